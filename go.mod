@@ -1,6 +1,6 @@
 module github.com/fencectl/fencectl
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/fergusstrange/embedded-postgres v1.34.0 // indirect
