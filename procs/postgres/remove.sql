@@ -94,7 +94,13 @@ BEGIN
         RETURNING f.at_least INTO floor_after;
         INSERT INTO fence.intervention (
             resource, generation, operation, performed_by, note, performed_at, previous_owner, result)
-        VALUES (p_resource, p_generation, 'remove', p_by, p_note, v_clock, v_row_owner, floor_after);
+        VALUES (p_resource, p_generation, 'remove', p_by, p_note, v_clock, v_row_owner, floor_after)
+        -- A row that raise_floor made and nobody acquired has generation 0 in each of its lives.
+        ON CONFLICT (resource, generation, operation) DO UPDATE
+           SET performed_by = EXCLUDED.performed_by,
+               note = EXCLUDED.note,
+               performed_at = EXCLUDED.performed_at,
+               result = EXCLUDED.result;
     ELSIF outcome IS NULL THEN
         SELECT i.result INTO floor_after
           FROM fence.intervention i
