@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,8 +14,9 @@ import (
 
 const (
 	folderPrefix = "fencectl-pg-"
-	ownerFile    = "owner" // locked by the process that made the folder
-	pidFile      = "pid"   // of the process that runs in the folder
+	ownerFile    = "owner"  // locked by the process that made the folder
+	pidFile      = "pid"    // of the process that runs in the folder
+	dockerFile   = "docker" // there when the server runs in a container of the folder's name
 	logFile      = "server.log"
 )
 
@@ -126,6 +128,7 @@ func abandoned(path string) bool {
 // does: the process must name the folder on its command line, because its
 // number may belong to another one by now.
 func endLeftover(path string) {
+	endLeftoverContainer(path)
 	content, err := os.ReadFile(filepath.Join(path, pidFile))
 	if err == nil {
 		pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
@@ -134,4 +137,14 @@ func endLeftover(path string) {
 		}
 	}
 	releaseSharedMemory(filepath.Join(path, "data"))
+}
+
+// endLeftoverContainer removes the container of an abandoned folder.
+func endLeftoverContainer(path string) {
+	if _, err := os.Stat(filepath.Join(path, dockerFile)); err != nil {
+		return
+	}
+	if docker, err := exec.LookPath("docker"); err == nil {
+		_ = removeContainer(docker, filepath.Base(path))
+	}
 }

@@ -19,8 +19,7 @@ type host interface {
 	ended() <-chan struct{}          // closed when the server that start began has ended
 	stop(ctx context.Context) error  // a fast shutdown; leaves nothing running
 	kill() error                     // a crash
-	release()                        // gives back what is left outside of the folder
-	version() string                 // as far as known without asking the server
+	release() error                  // gives back what is left outside of the folder
 	logPath() string
 }
 
@@ -34,7 +33,6 @@ type local struct {
 
 func (l *local) dataDir() string { return l.folder.join("data") }
 func (l *local) logPath() string { return l.folder.join(logFile) }
-func (l *local) version() string { return l.installation.Version }
 
 func (l *local) ended() <-chan struct{} { return l.proc.done }
 
@@ -123,7 +121,10 @@ func (l *local) kill() error {
 	return l.proc.kill()
 }
 
-func (l *local) release() { releaseSharedMemory(l.dataDir()) }
+func (l *local) release() error {
+	releaseSharedMemory(l.dataDir())
+	return nil
+}
 
 // run runs a program of PostgreSQL to its end and returns what it prints, which
 // is also in the error.

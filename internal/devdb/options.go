@@ -87,6 +87,7 @@ func configuration(settings map[string]string, port int, socketDir string) strin
 		fmt.Fprintf(&b, "%s = '%s'\n", key, value)
 	}
 	write("log_line_prefix", "%m [%p] %q%u@%d ")
+	write("wal_keep_size", "256MB") // for a standby that starts or was down
 	if runtime.GOOS != "windows" {
 		// In the data folder, so that a killed server leaves nothing in /dev/shm.
 		write("dynamic_shared_memory_type", "mmap")

@@ -82,7 +82,7 @@ func startLocal(ctx context.Context, options Options, found Installation, accoun
 		return nil, err
 	}
 	host := &local{installation: found, account: account, folder: folder}
-	s := &Server{options: options, password: rand.Text(), folder: folder, host: host}
+	s := &Server{options: options, password: newPassword(), folder: folder, host: host}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := host.initialize(ctx, s.password); err != nil {
@@ -93,6 +93,8 @@ func startLocal(ctx context.Context, options Options, found Installation, accoun
 	}
 	return s, nil
 }
+
+func newPassword() string { return rand.Text() }
 
 // startOnPort starts the server on the port that the options name, or on a free
 // one. Another program may take a free port before the server does: then it
@@ -131,9 +133,12 @@ func (s *Server) startHost(ctx context.Context) error {
 	if err := s.host.start(ctx); err != nil {
 		return err
 	}
-	var last error
+	// Another program may hold the port and never answer.
+	asking, cancel := whileRunning(ctx, s.host.ended())
+	defer cancel()
 	for {
-		if last = s.askVersion(ctx); last == nil {
+		last := s.askVersion(asking)
+		if last == nil {
 			return nil
 		}
 		select {
@@ -276,8 +281,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	if err := s.host.stop(ctx); err != nil {
 		return fmt.Errorf("stop postgres: %w", err)
 	}
-	s.host.release()
-	if err := s.folder.remove(); err != nil {
+	if err := errors.Join(s.host.release(), s.folder.remove()); err != nil {
 		return fmt.Errorf("stop postgres: %w", err)
 	}
 	s.stopped = true

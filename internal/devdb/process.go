@@ -2,8 +2,10 @@ package devdb
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -105,4 +107,26 @@ func (p *process) kill() error {
 	err := killTree(p.pid)
 	<-p.done
 	return err
+}
+
+// whileRunning returns a context that also ends when ended is closed.
+func whileRunning(ctx context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// signal fails on Windows, which has no signals.
+func signal(pid int, s syscall.Signal) error {
+	found, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return found.Signal(s)
 }

@@ -90,6 +90,3 @@ func tryLockFile(f *os.File) bool {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	return windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped)) == nil
 }
-
-// releaseSharedMemory has nothing to do: Windows frees it with its last user.
-func releaseSharedMemory(string) {}
