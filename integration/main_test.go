@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// theRun is what this test binary runs on. TestMain makes it before the first test.
+var theRun *testRun
+
+func TestMain(m *testing.M) {
+	theRun = &testRun{}
+	code := m.Run()
+	if err := theRun.end(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// testRun keeps the engines of one run, which are started by the first test that needs them, and counts
+// what was run on each.
+type testRun struct {
+	start sync.Once
+
+	mu      sync.Mutex
+	engines []engine
+	missing []string // engines that were asked for and could not be started, with the reason
+	failure error
+	tally   map[string]*tally
+}
+
+// tally counts behaviours on one engine.
+type tally struct {
+	run    int
+	failed int
+	notRun map[capability]int
+}
+
+// eachEngine runs a test on every engine of this run.
+func eachEngine(t *testing.T, test func(t *testing.T, e engine)) {
+	t.Helper()
+	theRun.start.Do(func() {
+		theRun.engines, theRun.missing, theRun.failure = startPostgresEngines(context.Background())
+	})
+	if theRun.failure != nil {
+		t.Fatalf("start engines: %v", theRun.failure)
+	}
+	for _, e := range theRun.engines {
+		t.Run(e.name(), func(t *testing.T) {
+			t.Parallel()
+			test(t, e)
+		})
+	}
+}
+
+// behave runs one behaviour on a database of its own, or counts it as not run where the engine lacks what
+// it needs.
+func behave(t *testing.T, e engine, b behaviour) {
+	t.Helper()
+	for _, need := range b.needs {
+		if !e.can(need) {
+			theRun.count(e, func(c *tally) { c.notRun[need]++ })
+			t.Skipf("not run: %s has no %s", e.name(), need)
+		}
+	}
+	t.Cleanup(func() {
+		theRun.count(e, func(c *tally) {
+			c.run++
+			if t.Failed() {
+				c.failed++
+			}
+		})
+	})
+	b.holds(newDatabase(t, e))
+}
+
+func (r *testRun) count(e engine, change func(*tally)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tally == nil {
+		r.tally = map[string]*tally{}
+	}
+	if r.tally[e.name()] == nil {
+		r.tally[e.name()] = &tally{notRun: map[capability]int{}}
+	}
+	change(r.tally[e.name()])
+}
+
+// end stops the engines and says what was run.
+func (r *testRun) end() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var failure error
+	for _, e := range r.engines {
+		if err := e.stop(ctx); err != nil && failure == nil {
+			failure = fmt.Errorf("stop %s: %w", e.name(), err)
+		}
+	}
+	summary := r.summary()
+	fmt.Print(summary)
+	if file := os.Getenv("FENCECTL_TEST_SUMMARY"); file != "" && summary != "" {
+		if err := os.WriteFile(file, []byte(summary), 0o644); err != nil && failure == nil {
+			failure = fmt.Errorf("write summary: %w", err)
+		}
+	}
+	return failure
+}
+
+// summary says which engines and versions the run really ran on, and what it left out.
+func (r *testRun) summary() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	for _, e := range r.engines {
+		counted := r.tally[e.name()]
+		if counted == nil {
+			fmt.Fprintf(&b, "integration: %s: started\n", e.name())
+			continue
+		}
+		fmt.Fprintf(&b, "integration: %s: %d behaviours run, %d failed\n", e.name(), counted.run, counted.failed)
+		var left []string
+		for need, n := range counted.notRun {
+			left = append(left, fmt.Sprintf("integration: %s: %d behaviours not run: no %s\n", e.name(), n, need))
+		}
+		slices.Sort(left)
+		b.WriteString(strings.Join(left, ""))
+	}
+	for _, one := range r.missing {
+		fmt.Fprintf(&b, "integration: %s\n", one)
+	}
+	return b.String()
+}
