@@ -14,7 +14,7 @@ func TestSweepRemovesOnlyWhatItsOwnerLeft(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	t.Setenv("TMP", dir) // Windows
-	make := func(name string) string {
+	makeFolder := func(name string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Join(path, "data"), 0o700))
 		return path
@@ -23,14 +23,14 @@ func TestSweepRemovesOnlyWhatItsOwnerLeft(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(path, ownerFile), []byte(content), 0o600))
 	}
 
-	left := make("fencectl-pg-1-left")
+	left := makeFolder("fencectl-pg-1-left")
 	owner(left, "1\n")
 	inUse, err := newFolder(nil)
 	require.NoError(t, err)
-	justMade := make("fencectl-pg-1-made")
+	justMade := makeFolder("fencectl-pg-1-made")
 	owner(justMade, "")
-	unmarked := make("fencectl-pg-1-unmarked")
-	other := make("other")
+	unmarked := makeFolder("fencectl-pg-1-unmarked")
+	other := makeFolder("other")
 	owner(other, "1\n")
 	link := filepath.Join(dir, "fencectl-pg-1-link")
 	require.NoError(t, os.Symlink(other, link))

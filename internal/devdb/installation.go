@@ -150,21 +150,21 @@ func (f *finder) namedDirs(ctx context.Context) ([]string, error) {
 // probe asks the server in dir for its version, as the account that will run
 // it, because a folder that this account cannot enter is of no use.
 func (f *finder) probe(ctx context.Context, dir string) (Installation, error) {
-	real, err := filepath.EvalSymlinks(filepath.Join(dir, executable("postgres")))
+	server, err := filepath.EvalSymlinks(filepath.Join(dir, executable("postgres")))
 	if err != nil {
 		return Installation{}, fmt.Errorf("look for postgres: %w", err)
 	}
-	found := Installation{BinDir: filepath.Dir(real)}
+	found := Installation{BinDir: filepath.Dir(server)}
 	if _, err := os.Stat(found.program("initdb")); err != nil {
 		return Installation{}, fmt.Errorf("look for initdb: %w", err)
 	}
-	out, err := f.account.output(ctx, real, "--version")
+	out, err := f.account.output(ctx, server, "--version")
 	if err != nil {
-		return Installation{}, fmt.Errorf("run %s --version: %w", real, err)
+		return Installation{}, fmt.Errorf("run %s --version: %w", server, err)
 	}
 	match := regexp.MustCompile(`\(PostgreSQL\) (\d+\S*)`).FindStringSubmatch(out)
 	if match == nil {
-		return Installation{}, fmt.Errorf("run %s --version: unknown answer %q", real, out)
+		return Installation{}, fmt.Errorf("run %s --version: unknown answer %q", server, out)
 	}
 	found.Version = match[1]
 	return found, nil

@@ -164,6 +164,43 @@ func TestCancelledStartLeavesNothing(t *testing.T) {
 	require.Greater(t, cancelled, 2)
 }
 
+// TestCancelWhileTheServerStartsLeavesNothing cancels when the server runs and
+// does not answer yet.
+func TestCancelWhileTheServerStartsLeavesNothing(t *testing.T) {
+	startServer(t, Options{Settings: TestSettings()}) // skips where there is none
+	dir := ownTempDir(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if running, _ := filepath.Glob(filepath.Join(dir, "*", pidFile)); len(running) > 0 {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err := StartPostgres(ctx, Options{Settings: TestSettings(), LocalOnly: true})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "wait for the server")
+	requireNothingLeft(t, dir)
+}
+
+// TestCancelDoesNotWaitForInitdb starts an initdb that would run for an hour,
+// with a child, as the real one has.
+func TestCancelDoesNotWaitForInitdb(t *testing.T) {
+	slow := fakeInstallation(t, "17.1")
+	require.NoError(t, os.WriteFile(slow.program("initdb"), []byte("#!/bin/sh\nsleep 3600.25; :\n"), 0o755))
+	dir := ownTempDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := startLocal(ctx, Options{}, slow, unprivileged())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(begin), time.Minute)
+	requireNothingLeft(t, dir)
+	require.Empty(t, processesOf("sleep 3600.25"))
+}
+
 func TestCancelledStandbyLeavesNothing(t *testing.T) {
 	primary := startServer(t, Options{Settings: TestSettings()})
 	dir := ownTempDir(t)
