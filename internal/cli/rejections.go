@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// rejectionRow is a row of the view rejections.
+type rejectionRow struct {
+	Resource           string     `json:"resource"`
+	Operation          string     `json:"operation"`
+	Reason             string     `json:"reason"`
+	Generation         int64      `json:"generation"`
+	Owner              string     `json:"owner"`
+	Occurrences        int64      `json:"occurrences"`
+	FirstAt            time.Time  `json:"first_at" table:"-"`
+	LastAt             time.Time  `json:"last_at"`
+	ObservedGeneration *int64     `json:"observed_generation"`
+	ObservedOwner      *string    `json:"observed_owner"`
+	ObservedLeaseUntil *time.Time `json:"observed_lease_until" table:"-"`
+	ObservedAt         time.Time  `json:"observed_at" table:"-"`
+}
+
+// reasonRow counts the rejections of one operation for one reason.
+type reasonRow struct {
+	Operation   string    `json:"operation"`
+	Reason      string    `json:"reason"`
+	Occurrences int64     `json:"occurrences"`
+	Resources   int64     `json:"resources"`
+	FirstAt     time.Time `json:"first_at"`
+	LastAt      time.Time `json:"last_at"`
+}
+
+func newRejectionsCommand(a *app) *cobra.Command {
+	var flags listFlags
+	var since durationFlag
+	var by enumFlag
+	cmd := &cobra.Command{
+		Use:     "rejections",
+		GroupID: groupInspect,
+		Short:   "List the calls that the fence refused, and why",
+		Long: `Lists refused calls, newest first, or with --by reason how many there were for each operation and reason.
+Repeats of one call within a minute are counted in one row.
+
+Superseded is the fence at work. Expired, and late publications ("fencectl publications --late"), mean that the
+work outlives its lease.`,
+		Example: `  fencectl rejections --since 1h
+  fencectl rejections --since 7d --by reason
+  fencectl rejections --resource 'report:*' -o jsonl`,
+		Args: atMost(0),
+	}
+	flags.register(cmd)
+	cmd.Flags().Var(&since, "since", "list what was refused within this time, like 1h or 7d (default: all)")
+	addEnum(cmd, &by, "by", "", "count instead of listing", "reason")
+	cmd.RunE = a.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		if err := flags.validate(); err != nil {
+			return err
+		}
+		var sinceMS *int64
+		if since.given {
+			ms := since.ms()
+			sinceMS = &ms
+		}
+		if by.value == "reason" {
+			return list[reasonRow](ctx, a, flags.limit, `
+				SELECT operation, reason, sum(occurrences)::bigint, count(DISTINCT resource), min(first_at), max(last_at)
+				  FROM fence.rejections
+				 WHERE resource LIKE $2
+				   AND ($3::bigint IS NULL OR last_at >= clock_timestamp() - $3::bigint * interval '1 millisecond')
+				 GROUP BY operation, reason
+				 ORDER BY 3 DESC, operation, reason
+				 LIMIT $1`, like(flags.resource), sinceMS)
+		}
+		return list[rejectionRow](ctx, a, flags.limit, `
+			SELECT resource, operation, reason, generation, owner, occurrences, first_at, last_at,
+			       observed_generation, observed_owner, observed_lease_until, observed_at
+			  FROM fence.rejections
+			 WHERE resource LIKE $2
+			   AND ($3::bigint IS NULL OR last_at >= clock_timestamp() - $3::bigint * interval '1 millisecond')
+			 ORDER BY last_at DESC, resource, operation, reason
+			 LIMIT $1`, like(flags.resource), sinceMS)
+	})
+	return cmd
+}
