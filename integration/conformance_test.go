@@ -40,6 +40,9 @@ func contract() []chapter {
 		{"the fence", []behaviour{
 			{name: "a take-over supersedes the owner before it", holds: takeOverSupersedes},
 		}},
+		{"refusals at once", refusalsAtOnce()},
+		{"refusals after waiting", refusalsAfterWaiting()},
+		{"diagnose", diagnoses()},
 	}
 }
 

@@ -14,8 +14,11 @@ type engine interface {
 	name() string
 	// can tells whether the engine, as it runs here, has a capability.
 	can(capability) bool
-	// create makes a migrated database, which is dropped when the test ends.
+	// create makes a migrated database, which is dropped when the test ends: for tests that change more
+	// than rows.
 	create(t *testing.T) backend
+	// lend gives the test a migrated and empty database of its own, which other tests may have had before.
+	lend(t *testing.T) backend
 	// stop ends what was started for the run.
 	stop(ctx context.Context) error
 }

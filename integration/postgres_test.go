@@ -31,9 +31,10 @@ type postgres struct {
 	dsn      func(database string) string
 	template string
 
-	// One copy at a time: two cores make two copies no faster, and the tests wait for them.
-	copying sync.Mutex
-	admin   *pgxpool.Pool
+	admin *pgxpool.Pool
+
+	mu   sync.Mutex
+	free []*postgresDatabase // emptied, for the next test
 }
 
 // startPostgresEngines starts what the environment asks for: see the package comment.
@@ -188,9 +189,13 @@ func (e *postgres) can(need capability) bool {
 
 func (e *postgres) stop(ctx context.Context) error {
 	var err error
+	for d := e.returned(); d != nil; d = e.returned() {
+		err = errors.Join(err, d.drop(ctx))
+	}
 	if e.admin != nil {
 		if e.template != "" {
-			_, err = e.admin.Exec(ctx, "DROP DATABASE "+e.template+" WITH (FORCE)")
+			_, dropErr := e.admin.Exec(ctx, "DROP DATABASE "+e.template+" WITH (FORCE)")
+			err = errors.Join(err, dropErr)
 		}
 		e.admin.Close()
 	}
@@ -202,36 +207,96 @@ func (e *postgres) stop(ctx context.Context) error {
 
 func (e *postgres) create(t *testing.T) backend {
 	t.Helper()
-	name := databaseName("db")
-	e.copying.Lock()
-	_, err := e.admin.Exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+e.template)
-	e.copying.Unlock()
+	d, err := e.copy(t.Context())
 	require.NoError(t, err, "create database")
-	db := &postgresDatabase{engine: e, database: name}
-	t.Cleanup(func() { db.drop(t) })
-	config, err := pgxpool.ParseConfig(e.dsn(name))
-	require.NoError(t, err)
-	config.MaxConns = 4
-	db.pool, err = pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
-	return db
+	t.Cleanup(func() { dropped(t, d) })
+	return d
 }
 
-// postgresDatabase is one test's database.
+// lend hands out databases again after it has emptied them: making one takes longer than most behaviours.
+func (e *postgres) lend(t *testing.T) backend {
+	t.Helper()
+	d := e.returned()
+	if d == nil {
+		var err error
+		d, err = e.copy(t.Context())
+		require.NoError(t, err, "create database")
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if t.Failed() || d.empty(ctx) != nil {
+			dropped(t, d)
+			return
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.free = append(e.free, d)
+	})
+	return d
+}
+
+// returned takes a database that a test has given back, or nil.
+func (e *postgres) returned() *postgresDatabase {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.free) == 0 {
+		return nil
+	}
+	d := e.free[len(e.free)-1]
+	e.free = e.free[:len(e.free)-1]
+	return d
+}
+
+func (e *postgres) copy(ctx context.Context) (*postgresDatabase, error) {
+	name := databaseName("db")
+	if _, err := e.admin.Exec(ctx, "CREATE DATABASE "+name+" TEMPLATE "+e.template); err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(e.dsn(name))
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = 4
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	return &postgresDatabase{engine: e, database: name, pool: pool}, err
+}
+
+// postgresDatabase is a migrated database.
 type postgresDatabase struct {
 	engine   *postgres
 	database string
 	pool     *pgxpool.Pool // a superuser's connections, beside those of the sessions
 }
 
-func (d *postgresDatabase) drop(t *testing.T) {
-	if d.pool != nil {
-		d.pool.Close()
-	}
+// empty brings the database back to the state after its migration. What behaviours make for themselves is in
+// the schema app.
+func (d *postgresDatabase) empty(ctx context.Context) error {
+	_, err := d.pool.Exec(ctx, `
+		SET lock_timeout = '10s';
+		DELETE FROM fence.lease;
+		DELETE FROM fence.lease_term;
+		DELETE FROM fence.intervention;
+		DELETE FROM fence.publication;
+		DELETE FROM fence.publication_key;
+		DELETE FROM fence.late_publication;
+		DELETE FROM fence.rejection;
+		UPDATE fence.floor SET at_least = 0;
+		UPDATE fence.epoch SET epoch = 1, system_identifier = NULL, timeline = NULL;
+		DROP SCHEMA IF EXISTS app CASCADE;`)
+	return err
+}
+
+func (d *postgresDatabase) drop(ctx context.Context) error {
+	d.pool.Close()
+	_, err := d.engine.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+d.database+" WITH (FORCE)")
+	return err
+}
+
+func dropped(t *testing.T, d *postgresDatabase) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err := d.engine.admin.Exec(ctx, "DROP DATABASE IF EXISTS "+d.database+" WITH (FORCE)")
-	if err != nil {
+	if err := d.drop(ctx); err != nil {
 		t.Errorf("drop database: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-// Database is a behaviour's own database, with what a behaviour does to it and reads from it.
+// Database is a behaviour's own database, empty at first, with what a behaviour does to it and reads from it.
 type Database struct {
 	backend
 	t        *testing.T
@@ -29,7 +29,7 @@ func newDatabase(t *testing.T, e engine) *Database {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	return &Database{backend: e.create(t), t: t, e: e, ctx: ctx}
+	return &Database{backend: e.lend(t), t: t, e: e, ctx: ctx}
 }
 
 // session opens a connection of its own.
