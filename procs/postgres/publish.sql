@@ -116,7 +116,9 @@ BEGIN
           FROM fence.lease l
          WHERE l.resource = p_resource
            FOR NO KEY UPDATE;
-        IF p_then_release THEN
+        -- A caller that was overtaken while it waited must not hold up the new holder's renewals.
+        IF p_then_release
+           AND fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at) IS NULL THEN
             SELECT t.lease_until INTO v_term_until
               FROM fence.lease_term t
              WHERE t.resource = p_resource

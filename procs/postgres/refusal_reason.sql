@@ -4,7 +4,8 @@
 --
 -- Parameters  p_generation, p_owner          the caller's token
 --             p_row_generation, p_row_owner,
---             p_row_released_at              the row; all NULL when there is none
+--             p_row_released_at              the row; all NULL when there is none. Generation 0 is none, too:
+--                                            raise_floor made that row, and nobody has acquired it since
 -- Returns     not_found · superseded · ahead_of_issuer · wrong_owner · released, the first that holds; or NULL
 -- Locks       none
 -- Errors      none
@@ -16,7 +17,7 @@ LANGUAGE sql
 VOLATILE
 AS $$
     SELECT CASE
-        WHEN p_row_generation IS NULL THEN 'not_found'
+        WHEN coalesce(p_row_generation, 0) = 0 THEN 'not_found'
         WHEN p_row_generation > p_generation THEN 'superseded'
         WHEN p_row_generation < p_generation THEN 'ahead_of_issuer'
         WHEN p_row_owner IS NULL OR p_row_owner <> p_owner THEN 'wrong_owner'

@@ -59,6 +59,9 @@ BEGIN
                FOR NO KEY UPDATE;
         ELSE
             -- Refused with the lock in hand: an idle transaction must not hold up the new holder.
+            SELECT t.lease_until, t.ttl_ms INTO v_term_until, v_term_ttl_ms
+              FROM fence.lease_term t
+             WHERE t.resource = p_resource;
             v_ignored := fence.bound_idle_time(v_term_ttl_ms);
         END IF;
     END IF;
