@@ -34,23 +34,52 @@ type database struct {
 
 // withDatabase runs f on the database that the command line, the environment or the configuration names.
 func (a *app) withDatabase(ctx context.Context, f func(db *database) error) error {
-	dsn, source, err := a.findDSN()
+	_, config, err := a.findDatabase()
 	if err != nil {
 		return err
 	}
-	config, err := parseDSN(dsn, source)
-	if err != nil {
-		return err
-	}
-	a.trace("database %s (from %s)", address(config), source)
 	db := &database{app: a, config: config}
 	defer db.close(ctx)
 	return f(db)
 }
 
+// findDatabase returns the connection string that a command works with, also as pgx reads it.
+func (a *app) findDatabase() (string, *pgx.ConnConfig, error) {
+	dsn, source, err := a.findDSN()
+	if err != nil {
+		return "", nil, err
+	}
+	config, err := parseDSN(dsn, source)
+	if err != nil {
+		return "", nil, err
+	}
+	a.trace("database %s (from %s)", address(config), source)
+	return dsn, config, nil
+}
+
+// ambiguous tells whether a URL can be read in more than one way, because its password holds an @ or a / that
+// is not percent-encoded. It would be read in the wrong way, and show a piece of the password as a host's name.
+func ambiguous(dsn string) bool {
+	_, rest, isURL := strings.Cut(dsn, "://")
+	if !isURL {
+		return false
+	}
+	at := strings.IndexByte(rest, '@')
+	return at >= 0 && (strings.Contains(rest[at+1:], "@") || strings.Contains(rest[:at], "/"))
+}
+
 // parseDSN reads a connection string. What pgx says about one that it cannot read quotes it, and a password in
 // a broken string cannot be told from the rest: its words are not used.
 func parseDSN(dsn, source string) (*pgx.ConnConfig, error) {
+	if scheme, _, _ := strings.Cut(dsn, "://"); scheme == "sqlserver" || scheme == "mssql" {
+		return nil, usagef("the DSN from %s names a SQL Server, which is not supported yet", source)
+	}
+	if ambiguous(dsn) {
+		return nil, &usageError{
+			message: fmt.Sprintf("the DSN from %s can be read in more than one way", source),
+			hint:    "percent-encode the password: @ is %40, / is %2F, : is %3A, % is %25",
+		}
+	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, &usageError{

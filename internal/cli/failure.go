@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/deploy"
 	"github.com/fencectl/fencectl/internal/procedures"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -15,7 +18,6 @@ const (
 	kindUsage       = "usage"
 	kindTimeout     = "timeout"
 	kindInterrupted = "interrupted"
-	kindUnfit       = "unfit"
 )
 
 // failure is what a script learns about a command that did not do its work.
@@ -114,7 +116,7 @@ func explain(err error) failure {
 	f := explainCause(err)
 	f.Message = redact(f.Message)
 	var end *ended
-	if errors.As(err, &end) && f.Kind != kindInterrupted {
+	if errors.As(err, &end) {
 		f = explainEnd(f, err, end.cause)
 	}
 	var id *named
@@ -131,10 +133,13 @@ func explain(err error) failure {
 
 func explainCause(err error) failure {
 	var usage *usageError
+	var deployment *deploy.Error
 	var call *callError
 	switch {
 	case errors.As(err, &usage):
 		return failure{Kind: kindUsage, Message: usage.message, Hint: usage.hint, exit: ExitUsage}
+	case errors.As(err, &deployment):
+		return explainDeployment(deployment)
 	case errors.As(err, &call):
 		return explainCall(call)
 	}
@@ -144,13 +149,20 @@ func explainCause(err error) failure {
 // explainEnd replaces what the driver says about an ended context by what ended it.
 func explainEnd(f failure, err error, cause error) failure {
 	var limit timeoutError
+	var deployment *deploy.Error
+	said := errors.As(err, &deployment) // deploy words its own messages, and knows what is left to do
 	if !errors.As(cause, &limit) {
-		f.Kind, f.Message, f.Retryable, f.exit = kindInterrupted, "interrupted"+effect(f, err), false, ExitInterrupted
-		f.Hint = "run the command again"
+		f.Kind, f.Retryable, f.exit = kindInterrupted, false, ExitInterrupted
+		if !said {
+			f.Message, f.Hint = "interrupted"+effect(f, err), "run the command again"
+		}
 		return f
 	}
 	switch {
 	case f.exit == ExitUsage, f.exit == ExitLockTimeout:
+	case said && f.exit == ExitInterrupted:
+		f.Kind, f.Message, f.exit = kindTimeout, limit.Error()+": "+f.Message, ExitError
+	case said:
 	case f.exit == ExitOutcomeUnknown:
 		f.Message = limit.Error() + effect(f, err)
 	case f.exit == ExitCannotConnect:
@@ -206,7 +218,14 @@ func serverMessage(err error) string {
 	if errors.As(err, &server) && !errors.As(err, &connect) {
 		return server.Message
 	}
-	return err.Error()
+	// A failed connection has a line for each attempt; with and without TLS they usually say the same.
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if line = strings.TrimSpace(line); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " ")
 }
 
 // adviceFor gives the exit code and the next step for each kind of failed call.

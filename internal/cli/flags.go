@@ -37,7 +37,7 @@ func (e *enumFlag) Set(text string) error {
 func (e *enumFlag) String() string { return e.value }
 
 // Type implements pflag.Value.
-func (*enumFlag) Type() string { return "word" }
+func (*enumFlag) Type() string { return "string" }
 
 func (e *enumFlag) list() string { return strings.Join(e.allowed, ", ") }
 

@@ -102,11 +102,27 @@ func printRows[T any](a *app, rows []T) error {
 	return a.render(t)
 }
 
-func (a *app) printJSON(value any) error {
-	if _, err := fmt.Fprintln(a.stdout, string(toJSON(value))); err != nil {
+// printReport writes a result that holds lists: whole for programs, for people its summary and a table.
+func (a *app) printReport(whole, summary any, table func() error) error {
+	if a.output.isJSON() {
+		return a.printJSON(whole)
+	}
+	if err := a.printRow(summary); err != nil {
+		return err
+	}
+	return table()
+}
+
+// printText writes text that is data, such as an SQL script.
+func (a *app) printText(text string) error {
+	if _, err := io.WriteString(a.stdout, text); err != nil {
 		return fmt.Errorf("write to standard output: %w", err)
 	}
 	return nil
+}
+
+func (a *app) printJSON(value any) error {
+	return a.printText(string(toJSON(value)) + "\n")
 }
 
 func newTable(w io.Writer) table.Writer {
@@ -121,12 +137,8 @@ func newTable(w io.Writer) table.Writer {
 }
 
 func (a *app) render(t table.Writer) error {
-	rendered := t.Render()
-	if rendered == "" {
-		return nil
-	}
-	if _, err := fmt.Fprintln(a.stdout, rendered); err != nil {
-		return fmt.Errorf("write to standard output: %w", err)
+	if rendered := t.Render(); rendered != "" {
+		return a.printText(rendered + "\n")
 	}
 	return nil
 }
@@ -140,6 +152,15 @@ func cell(value any) string {
 		return printable(v)
 	case jsonText:
 		return printable(string(v))
+	case []string:
+		if len(v) == 0 {
+			return "-"
+		}
+		lines := make([]string, len(v))
+		for i, line := range v {
+			lines[i] = printable(line)
+		}
+		return strings.Join(lines, "\n")
 	}
 	return printable(fmt.Sprint(value))
 }
@@ -166,9 +187,13 @@ func (a *app) printFailure(f failure) {
 			return
 		}
 	}
-	message := strings.NewReplacer("\n\t", " ", "\r\n", " ", "\n", " ").Replace(f.Message)
-	a.note("%s", message)
-	for line := range strings.SplitSeq(f.Hint, "\n") {
-		a.note("hint: %s", line)
+	a.noteLines("", f.Message)
+	a.noteLines("hint: ", f.Hint)
+}
+
+// noteLines is note for a text of several lines, such as SQL that a hint asks to run.
+func (a *app) noteLines(prefix, text string) {
+	for line := range strings.Lines(text) {
+		a.note("%s%s", prefix, strings.TrimRight(line, "\r\n"))
 	}
 }

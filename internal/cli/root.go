@@ -64,6 +64,11 @@ func commands(a *app) []*cobra.Command {
 		newRemoveCommand(a),
 		newPruneCommand(a),
 
+		newMigrateCommand(a),
+		newVerifyCommand(a),
+		newDoctorCommand(a),
+		newUninstallCommand(a),
+
 		newExitCodesTopic(),
 		newDatabaseTopic(),
 	}
