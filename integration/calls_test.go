@@ -233,6 +233,13 @@ func raw(routine string, arguments ...any) call {
 	}}
 }
 
+// lockTable waits until nobody uses a table, and keeps it from everybody until the transaction ends.
+func lockTable(table string) call {
+	return call{"lock " + table, func(ctx context.Context, c connection) (answer, error) {
+		return answer{Outcome: "done"}, c.lockTable(ctx, table)
+	}}
+}
+
 func first(values []string) string {
 	if len(values) == 0 {
 		return ""

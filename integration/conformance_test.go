@@ -43,6 +43,8 @@ func contract() []chapter {
 		{"refusals at once", refusalsAtOnce()},
 		{"refusals after waiting", refusalsAfterWaiting()},
 		{"diagnose", diagnoses()},
+		{"clock", clockAfterTheWait()},
+		{"retries", retries()},
 	}
 }
 

@@ -46,6 +46,14 @@ func (d *Database) session() *session {
 	return &session{connection: conn, name: name, db: d, t: d.t}
 }
 
+func (d *Database) manySessions(n int) (sessions []*session) {
+	d.t.Helper()
+	for range n {
+		sessions = append(sessions, d.session())
+	}
+	return sessions
+}
+
 // session is one client. Its methods fail the test where something goes wrong that the behaviour does not
 // expect.
 type session struct {
@@ -386,4 +394,19 @@ func together(sessions []*session, run func(i int, s *session)) {
 	for range sessions {
 		<-ended
 	}
+}
+
+func repeat(value string, times int) (values []string) {
+	for range times {
+		values = append(values, value)
+	}
+	return values
+}
+
+// value shows what a pointer of an answer points to.
+func value[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
 }
