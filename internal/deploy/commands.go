@@ -2,14 +2,6 @@ package deploy
 
 import "context"
 
-// Migrate installs or upgrades the fence, or with DryRun prints the SQL that would.
-//
-// Failures are of kind usage, cannot_connect, not_permitted, lock_timeout, unfit, difference, interrupted,
-// outcome_unknown or error. After any of them the same call may be made again.
-func (d *Deployer) Migrate(ctx context.Context, options MigrateOptions) (MigrateResult, error) {
-	panic("not yet")
-}
-
 // Status says which migrations and routines are installed. It writes nothing.
 func (d *Deployer) Status(ctx context.Context) (StatusResult, error) { panic("not yet") }
 
@@ -25,9 +17,9 @@ func (d *Deployer) Uninstall(ctx context.Context, options UninstallOptions) (Uni
 	panic("not yet")
 }
 
-// Verify compares the database with what this program would install. It writes nothing. Differences are no
-// error: look at VerifyResult.Clean.
-func (d *Deployer) Verify(ctx context.Context) (VerifyResult, error) { panic("not yet") }
-
 // Doctor says whether this database is fit to carry fences, installed or not. It writes nothing.
 func (d *Deployer) Doctor(ctx context.Context) (DoctorResult, error) { panic("not yet") }
+
+func (d *Deployer) dryRun(ctx context.Context, options MigrateOptions, all []migration) (MigrateResult, error) {
+	panic("not yet")
+}

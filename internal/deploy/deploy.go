@@ -118,7 +118,7 @@ type MigrateResult struct {
 	Dropped []string `json:"dropped"`
 	// Grants tells whether grants were (would be) set anew.
 	Grants bool `json:"grants"`
-	// Floor is the global floor after the run, where MigrateOptions.Floor was given.
+	// Floor is the global floor after the run: generations are higher. Nil after a dry run.
 	Floor *int64 `json:"floor,omitempty"`
 	// Notes are things that a person may want to know and that are no failure.
 	Notes []string `json:"notes"`
@@ -255,26 +255,19 @@ type Difference struct {
 	Mend string `json:"mend"`
 }
 
+// Finding is what one check of [Deployer.Doctor] found.
+type Finding = engine.Finding
+
 // FindingStatus is the verdict of one check.
-type FindingStatus string
+type FindingStatus = engine.FindingStatus
 
 // Verdicts. Unknown means that this user may not see it, or that it cannot be seen from here: never "fine".
 const (
-	FindingOK      FindingStatus = "ok"
-	FindingWarning FindingStatus = "warning"
-	FindingUnfit   FindingStatus = "unfit"
-	FindingUnknown FindingStatus = "unknown"
+	FindingOK      = engine.FindingOK
+	FindingWarning = engine.FindingWarning
+	FindingUnfit   = engine.FindingUnfit
+	FindingUnknown = engine.FindingUnknown
 )
-
-// Finding is what one check of [Deployer.Doctor] found.
-type Finding struct {
-	// Check names it; names are stable.
-	Check  string        `json:"check"`
-	Status FindingStatus `json:"status"`
-	// Detail says what was seen, Hint what to do; Hint may be empty.
-	Detail string `json:"detail"`
-	Hint   string `json:"hint,omitempty"`
-}
 
 // DoctorResult says whether this database is fit to carry fences.
 type DoctorResult struct {

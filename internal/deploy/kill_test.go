@@ -1,0 +1,5 @@
+package deploy_test
+
+const childVariable = "FENCECTL_DEPLOY_CHILD"
+
+func child() int { return 0 }

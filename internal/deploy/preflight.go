@@ -1,0 +1,144 @@
+package deploy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fencectl/fencectl/internal/engine"
+	"github.com/fencectl/fencectl/procs"
+)
+
+// minimumVersion is the oldest server that is supported.
+const minimumVersion = 140000
+
+func unfit(hint, format string, args ...any) error {
+	return &Error{Kind: engine.KindUnfit, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+func notPermitted(hint, format string, args ...any) error {
+	return &Error{Kind: engine.KindNotPermitted, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// checkServer refuses servers that cannot carry a fence.
+func checkServer(c *engine.Catalogue) error {
+	switch {
+	case c.Standby:
+		return unfit("connect to the primary", "this server is a standby: it takes no writes")
+	case c.VersionNumber < minimumVersion:
+		return unfit("upgrade the server", "PostgreSQL %s is too old: 14 is the oldest supported", c.Version)
+	case c.Encoding != "UTF8":
+		return unfit("CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+			"the database's encoding is %s: names are compared by code point, which needs UTF8", c.Encoding)
+	}
+	return nil
+}
+
+// checkSchema refuses a schema that is not ours, and one that this user cannot work in.
+func checkSchema(c *engine.Catalogue) error {
+	s := c.Schema
+	switch {
+	case s == nil:
+		return nil
+	case !s.Ours && !s.Empty:
+		return unfit("rename it, or use another database. If it is fencectl's, restored without its comment: COMMENT ON SCHEMA fence IS 'fencectl'",
+			"there is a schema named fence that is not fencectl's: it is not empty, and its comment does not begin with \"fencectl\"")
+	case !s.MayAct:
+		return notPermitted(fmt.Sprintf("run as %q, or as a member of it: GRANT %q TO %q", s.Owner, s.Owner, c.User),
+			"the schema fence belongs to %q, and %q may not act for it", s.Owner, c.User)
+	}
+	return checkOwners(c)
+}
+
+// checkOwners refuses to replace what belongs to somebody else than the schema: half of it would fail.
+func checkOwners(c *engine.Catalogue) error {
+	var mend []string
+	for _, d := range ownerDifferences(c) {
+		mend = append(mend, d.Mend)
+	}
+	if len(mend) == 0 {
+		return nil
+	}
+	return notPermitted(strings.Join(mend, "\n"), "%d objects of the fence do not belong to the schema's owner %q", len(mend), c.Schema.Owner)
+}
+
+// checkRights refuses before anything is touched what would fail in the middle.
+func checkRights(c *engine.Catalogue, p *plan, roles Roles) error {
+	if p.createSchema && !c.CanCreateSchema {
+		return notPermitted(fmt.Sprintf("GRANT CREATE ON DATABASE %q TO %q; or, as a user who may: CREATE SCHEMA fence AUTHORIZATION %q", c.Database, c.User, c.User),
+			"%q may not create a schema in database %q", c.User, c.Database)
+	}
+	if len(p.roles) == 0 {
+		return nil
+	}
+	sql := createRolesSQL(p.roles)
+	if roles == RolesExisting {
+		return unfit(sql, "%d roles are missing: %s", len(p.roles), strings.Join(p.roles, ", "))
+	}
+	if !c.CanCreateRole {
+		return notPermitted(sql, "%q may not create the roles that are missing (%s): a user with CREATEROLE has to run this, once for the server",
+			c.User, strings.Join(p.roles, ", "))
+	}
+	return nil
+}
+
+func createRolesSQL(names []string) string {
+	var lines []string
+	for _, name := range names {
+		lines = append(lines, fmt.Sprintf("CREATE ROLE %s NOLOGIN;", name))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkVersions refuses a database that a newer program has migrated.
+func checkVersions(c *engine.Catalogue, all []migration) error {
+	for _, applied := range c.Applied {
+		if !slices.ContainsFunc(all, func(m migration) bool { return m.version == applied.Version }) {
+			return unfit("use that version of fencectl, or a later one",
+				"the database is at migration %d, which this fencectl does not know: a newer one was here (newest known: %d)",
+				applied.Version, all[len(all)-1].version)
+		}
+	}
+	if !c.Readable {
+		return notPermitted(fmt.Sprintf("run as the owner of the schema, or GRANT fence_reader TO %q", c.User),
+			"%q may not read which migrations are applied", c.User)
+	}
+	return nil
+}
+
+// checkTarget refuses a version that this program does not know.
+func checkTarget(to int64, all []migration) error {
+	if to == 0 || slices.ContainsFunc(all, func(m migration) bool { return m.version == to }) {
+		return nil
+	}
+	return &Error{Kind: engine.KindUsage, Message: fmt.Sprintf("there is no migration %d: the versions are %d to %d", to, all[0].version, all[len(all)-1].version)}
+}
+
+// maximumFloor leaves room for numbers above it; raise_floor has the same limit.
+const maximumFloor = int64(1) << 62
+
+func (o MigrateOptions) validate(all []migration) error {
+	switch o.Roles {
+	case "", RolesCreate, RolesExisting:
+	default:
+		return &Error{Kind: engine.KindUsage, Message: fmt.Sprintf("unknown value %q for roles: create or existing", o.Roles)}
+	}
+	if o.Floor != nil && (*o.Floor < 0 || *o.Floor > maximumFloor) {
+		return &Error{Kind: engine.KindUsage, Message: fmt.Sprintf("invalid floor %d: allowed are 0 to %d", *o.Floor, maximumFloor)}
+	}
+	if o.LockTimeout < 0 {
+		return &Error{Kind: engine.KindUsage, Message: "the lock timeout must not be negative"}
+	}
+	return checkTarget(o.To, all)
+}
+
+// existingRoles returns those of our roles that exist, in our order.
+func existingRoles(c *engine.Catalogue) []string {
+	names := []string{}
+	for _, role := range procs.Roles() {
+		if _, exists := c.Roles[role.Name]; exists {
+			names = append(names, role.Name)
+		}
+	}
+	return names
+}

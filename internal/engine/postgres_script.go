@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Script writes the statements that deployments consist of. A run and a dry run take them from here alike, so
+// that what is printed is what is done.
+type Script interface {
+	// Prologue prepares a session that runs a script by hand; the newest migration must be the one given.
+	Prologue(version int64) string
+	// Epilogue ends it.
+	Epilogue() string
+	CreateRole(name string) string
+	CreateSchema() string
+	// MarkSchema marks an existing, empty schema as ours.
+	MarkSchema() string
+	// ActAs makes what follows the work of that role.
+	ActAs(role string) string
+	// RecordMigration writes the row that goose would.
+	RecordMigration(version int64) string
+	RaiseFloor(atLeast int64) string
+	DropRoutine(routine Routine) string
+	// RecordRoutine writes the ledger row of a routine that was just created.
+	RecordRoutine(file File) string
+	// ForgetRoutine removes it.
+	ForgetRoutine(name string) string
+	// Revoke takes everything on the objects from the grantees. An object is a kind and a name, as in Grant.
+	Revoke(objects []string, grantees []string) []string
+	Grant(grant Grant) string
+}
+
+type postgresScript struct{}
+
+func quote(name string) string {
+	if name == "PUBLIC" {
+		return name
+	}
+	return pgx.Identifier{name}.Sanitize()
+}
+
+func (postgresScript) Prologue(version int64) string {
+	return `\set ON_ERROR_STOP on
+SET client_encoding = 'UTF8';
+` + sessionSettings + fmt.Sprintf(`SET lock_timeout = '60s';
+SET default_transaction_isolation = 'read committed';
+SET default_transaction_read_only = off;
+
+-- Nobody else migrates this database meanwhile.
+SELECT pg_advisory_lock(%d);
+
+-- This script continues where the database stood when it was written.
+DO $check$
+DECLARE
+    v_version bigint := 0;
+BEGIN
+    IF to_regclass('fence.goose_db_version') IS NOT NULL THEN
+        SELECT coalesce(max(version_id), 0) INTO v_version FROM fence.goose_db_version WHERE is_applied;
+    END IF;
+    IF v_version <> %d THEN
+        RAISE EXCEPTION 'this script continues at migration %d, and the database is at migration %%', v_version;
+    END IF;
+END;
+$check$;`, migrationLock, version, version)
+}
+
+func (postgresScript) Epilogue() string {
+	return fmt.Sprintf("SELECT pg_advisory_unlock(%d);\nRESET ALL;", migrationLock)
+}
+
+// CreateRole tolerates that the role exists: roles belong to the whole server, and another database may be
+// creating the same one at this moment. The block's handler makes it a savepoint.
+func (postgresScript) CreateRole(name string) string {
+	return fmt.Sprintf(`DO $role$
+BEGIN
+    CREATE ROLE %s NOLOGIN;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN
+    NULL;
+END;
+$role$;`, quote(name))
+}
+
+func (postgresScript) CreateSchema() string {
+	return "CREATE SCHEMA fence;\n" + postgresScript{}.MarkSchema()
+}
+
+func (postgresScript) MarkSchema() string {
+	return "COMMENT ON SCHEMA fence IS '" + schemaMark + ": leases and fencing tokens; migrate, verify and uninstall know it by this comment';"
+}
+
+func (postgresScript) ActAs(role string) string { return "SET ROLE " + quote(role) + ";" }
+
+func (postgresScript) RecordMigration(version int64) string {
+	return fmt.Sprintf("INSERT INTO fence.goose_db_version (version_id, is_applied) VALUES (%d, true);", version)
+}
+
+// RaiseFloor locks as the routine raise_floor does: when it commits, no acquisition that is still to commit
+// gives out a lower number.
+func (postgresScript) RaiseFloor(atLeast int64) string {
+	return fmt.Sprintf(`LOCK TABLE fence.floor IN ACCESS EXCLUSIVE MODE;
+UPDATE fence.floor SET at_least = %d WHERE at_least < %d;`, atLeast, atLeast)
+}
+
+func (postgresScript) DropRoutine(routine Routine) string {
+	return fmt.Sprintf("DROP %s %s;", routine.Kind, routine.Identity)
+}
+
+func (postgresScript) RecordRoutine(file File) string {
+	return fmt.Sprintf(`INSERT INTO fence.ledger (routine, file, file_hash, definition_hash, applied_at, applied_by)
+SELECT '%s', '%s', '%s',
+       %s,
+       clock_timestamp(), session_user
+  FROM pg_proc p
+  JOIN pg_language l ON l.oid = p.prolang
+ WHERE p.oid = '%s'::regprocedure
+ON CONFLICT (routine) DO UPDATE
+   SET file = EXCLUDED.file, file_hash = EXCLUDED.file_hash, definition_hash = EXCLUDED.definition_hash,
+       applied_at = EXCLUDED.applied_at, applied_by = EXCLUDED.applied_by;`,
+		file.Name, file.File, file.Hash, definitionHash, file.Identity)
+}
+
+func (postgresScript) ForgetRoutine(name string) string {
+	return fmt.Sprintf("DELETE FROM fence.ledger WHERE routine = '%s';", strings.ReplaceAll(name, "'", "''"))
+}
+
+func (postgresScript) Revoke(objects []string, grantees []string) []string {
+	names := make([]string, len(grantees))
+	for i, g := range grantees {
+		names[i] = quote(g)
+	}
+	byKind := map[string][]string{}
+	var kinds []string
+	for _, object := range objects {
+		kind, name, _ := strings.Cut(object, " ")
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+		byKind[kind] = append(byKind[kind], name)
+	}
+	var statements []string
+	for _, kind := range kinds {
+		statements = append(statements, fmt.Sprintf("REVOKE ALL ON %s\n    %s\n    FROM %s;",
+			kind, strings.Join(byKind[kind], ",\n    "), strings.Join(names, ", ")))
+	}
+	return statements
+}
+
+func (postgresScript) Grant(g Grant) string {
+	column := ""
+	if g.Column != "" {
+		column = " (" + quote(g.Column) + ")"
+	}
+	option := ""
+	if g.Grantable {
+		option = " WITH GRANT OPTION"
+	}
+	return fmt.Sprintf("GRANT %s%s ON %s %s TO %s%s;", g.Privilege, column, g.Kind, g.Object, quote(g.Grantee), option)
+}
