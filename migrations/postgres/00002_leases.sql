@@ -57,7 +57,9 @@ CREATE TABLE fence.intervention (
 
 -- +goose Down
 
--- The rows know the last numbers; the floor must know them before the rows go.
+-- The rows know the last numbers; the floor must know them before the rows go. Whoever is about to commit a
+-- number is waited for first: read any earlier, it would be missed.
+LOCK TABLE fence.lease, fence.floor IN ACCESS EXCLUSIVE MODE;
 UPDATE fence.floor
    SET at_least = greatest(at_least, (SELECT coalesce(max(greatest(l.generation, l.floor)), 0) FROM fence.lease l));
 

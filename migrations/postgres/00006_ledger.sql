@@ -12,12 +12,13 @@ CREATE TABLE fence.ledger (
     applied_by      text        NOT NULL
 );
 
--- Readable by every role of ours, so that `verify` and `migrate status` need no right on a table.
+-- Readable by every role of ours, so that `verify` and `migrate status` need no right on a table. goose writes
+-- times without a zone; fencectl migrates in UTC.
 CREATE VIEW fence.deployment AS
 SELECT 'routine' AS kind, g.routine AS name, g.file, g.file_hash, g.definition_hash, g.applied_at, g.applied_by
   FROM fence.ledger g
 UNION ALL
-SELECT 'migration', v.version_id::text, NULL, NULL, NULL, v.tstamp AT TIME ZONE current_setting('TimeZone'), NULL
+SELECT 'migration', v.version_id::text, NULL, NULL, NULL, v.tstamp AT TIME ZONE 'UTC', NULL
   FROM fence.goose_db_version v
  WHERE v.is_applied AND v.version_id > 0;
 
