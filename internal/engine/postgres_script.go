@@ -32,6 +32,12 @@ type Script interface {
 	// Revoke takes everything on the objects from the grantees. An object is a kind and a name, as in Grant.
 	Revoke(objects []string, grantees []string) []string
 	Grant(grant Grant) string
+	// LockTables keeps everybody out of tables of the schema until the transaction ends.
+	LockTables(names []string) string
+	// HighestGeneration asks for the highest number in those tables that was given out or reserved.
+	HighestGeneration(tables []string) string
+	// DropAll drops all that the schema has, and the schema, never what depends on it from outside.
+	DropAll(c *Catalogue) []string
 }
 
 type postgresScript struct{}
@@ -159,4 +165,42 @@ func (postgresScript) Grant(g Grant) string {
 		option = " WITH GRANT OPTION"
 	}
 	return fmt.Sprintf("GRANT %s%s ON %s %s TO %s%s;", g.Privilege, column, g.Kind, g.Object, quote(g.Grantee), option)
+}
+
+func (postgresScript) LockTables(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "LOCK TABLE fence." + strings.Join(names, ", fence.") + " IN ACCESS EXCLUSIVE MODE;"
+}
+
+func (postgresScript) HighestGeneration(tables []string) string {
+	numbers := []string{"0"}
+	if slices.Contains(tables, "lease") {
+		numbers = append(numbers, "(SELECT max(greatest(l.generation, l.floor)) FROM fence.lease l)")
+	}
+	if slices.Contains(tables, "floor") {
+		numbers = append(numbers, "(SELECT max(f.at_least) FROM fence.floor f)")
+	}
+	return "SELECT greatest(" + strings.Join(numbers, ", ") + ")"
+}
+
+// DropAll names every object: DROP SCHEMA … CASCADE would also take what others built on ours.
+func (postgresScript) DropAll(c *Catalogue) []string {
+	var statements []string
+	for _, kind := range []string{"view", "table"} {
+		var names []string
+		for _, r := range c.Relations {
+			if r.Kind == kind {
+				names = append(names, "fence."+r.Name)
+			}
+		}
+		if len(names) > 0 {
+			statements = append(statements, "DROP "+strings.ToUpper(kind)+" "+strings.Join(names, ", ")+";")
+		}
+	}
+	for _, r := range c.Routines {
+		statements = append(statements, postgresScript{}.DropRoutine(r))
+	}
+	return append(statements, "DROP SCHEMA fence;")
 }
