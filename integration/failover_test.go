@@ -23,15 +23,23 @@ import (
 // epochStep is how far generations jump with each epoch.
 const epochStep = int64(1) << 32
 
+// plain returns a PostgreSQL without anything before it: for tests that are about the server, not about how
+// one gets there.
+func plain(t *testing.T, e engine) *postgres {
+	t.Helper()
+	server, ok := e.(*postgres)
+	if !ok {
+		t.Skipf("not run through %s: it is about the PostgreSQL server itself", e.name())
+	}
+	return server
+}
+
 // eachServer runs a test once for each PostgreSQL version of the run, on servers of the test's own: they are
 // killed, promoted and restored.
 func eachServer(t *testing.T, test func(t *testing.T, version string)) {
 	t.Helper()
 	eachEngine(t, func(t *testing.T, e engine) {
-		server, ok := e.(*postgres)
-		if !ok {
-			t.Skipf("not run: %s is no PostgreSQL", e.name())
-		}
+		server := plain(t, e)
 		version := "" // of a server that was there before: the preferred one of this machine
 		if server.server != nil {
 			version, _, _ = strings.Cut(server.server.Version(), ".")
@@ -45,10 +53,7 @@ func eachServer(t *testing.T, test func(t *testing.T, version string)) {
 func eachDatabase(t *testing.T, test func(t *testing.T, create func() *Database)) {
 	t.Helper()
 	eachEngine(t, func(t *testing.T, e engine) {
-		server, ok := e.(*postgres)
-		if !ok {
-			t.Skipf("not run: %s is no PostgreSQL", e.name())
-		}
+		server := plain(t, e)
 		test(t, func() *Database {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			t.Cleanup(cancel)

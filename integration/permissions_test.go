@@ -32,11 +32,7 @@ type guarded struct {
 func eachGuarded(t *testing.T, test func(t *testing.T, db *guarded)) {
 	t.Helper()
 	eachEngine(t, func(t *testing.T, e engine) {
-		server, ok := e.(*postgres)
-		if !ok {
-			t.Skipf("not run: %s is no PostgreSQL", e.name())
-		}
-		test(t, newGuarded(t, server))
+		test(t, newGuarded(t, plain(t, e)))
 	})
 }
 

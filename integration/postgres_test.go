@@ -62,6 +62,18 @@ func startPostgresEngines(ctx context.Context) (engines []engine, missing []stri
 		}
 		engines = append(engines, e)
 	}
+	pool, absent, err := poolFor(ctx, engines[0].(*postgres))
+	if err != nil {
+		for _, started := range engines {
+			err = errors.Join(err, started.stop(ctx))
+		}
+		return nil, nil, err
+	}
+	if pool != nil {
+		engines = append(engines, pool)
+	} else {
+		missing = append(missing, absent)
+	}
 	return engines, missing, nil
 }
 
