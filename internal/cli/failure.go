@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/demo"
 	"github.com/fencectl/fencectl/internal/deploy"
+	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/procedures"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -19,6 +21,9 @@ const (
 	kindTimeout     = "timeout"
 	kindInterrupted = "interrupted"
 )
+
+// unknownSetting is what the server says when it does not know a parameter of the connection.
+const unknownSetting = "42704"
 
 // failure is what a script learns about a command that did not do its work.
 type failure struct {
@@ -33,6 +38,8 @@ type failure struct {
 	OperationKey string `json:"operation_key,omitempty"`
 	// What prune had removed before it failed.
 	Removed []procedures.PruneResult `json:"removed,omitempty"`
+	// What demo had shown before it failed.
+	Steps []demo.Step `json:"steps,omitempty"`
 
 	exit ExitCode
 }
@@ -128,6 +135,10 @@ func explain(err error) failure {
 	if errors.As(err, &part) {
 		f.Removed = part.removed
 	}
+	var story *told
+	if errors.As(err, &story) {
+		f.Steps = story.steps
+	}
 	return f
 }
 
@@ -142,6 +153,10 @@ func explainCause(err error) failure {
 		return explainDeployment(deployment)
 	case errors.As(err, &call):
 		return explainCall(call)
+	case errors.Is(err, devdb.ErrNoPostgres):
+		// Its message goes on with how to get one.
+		message, hint, _ := strings.Cut(err.Error(), "\n")
+		return failure{Kind: string(procedures.KindOther), Message: message, Hint: hint, exit: ExitError}
 	}
 	return failure{Kind: string(procedures.KindOther), Message: err.Error(), Hint: "see the message", exit: ExitError}
 }
@@ -215,8 +230,13 @@ func explainCall(call *callError) failure {
 func serverMessage(err error) string {
 	var server *pgconn.PgError
 	var connect *pgconn.ConnectError
-	if errors.As(err, &server) && !errors.As(err, &connect) {
+	connecting := errors.As(err, &connect)
+	if errors.As(err, &server) && !connecting {
 		return server.Message
+	}
+	if server != nil && server.Code == unknownSetting {
+		// The server names it, and it may be what follows a blank in a password that lacks its quotes.
+		return "the server does not know a setting that the DSN holds"
 	}
 	// A failed connection has a line for each attempt; with and without TLS they usually say the same.
 	var lines []string

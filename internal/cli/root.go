@@ -20,6 +20,7 @@ const (
 	groupInspect = "inspect"
 	groupOperate = "operate"
 	groupDeploy  = "deploy"
+	groupTry     = "try"
 )
 
 // Main runs one command line and returns its exit code. The end of ctx interrupts the command. env holds
@@ -69,6 +70,10 @@ func commands(a *app) []*cobra.Command {
 		newDoctorCommand(a),
 		newUninstallCommand(a),
 
+		newDemoCommand(a),
+		newDevCommand(a),
+		newDemoWorkerCommand(a),
+
 		newExitCodesTopic(),
 		newDatabaseTopic(),
 	}
@@ -92,8 +97,10 @@ judged by stored procedures in the database, which "fencectl migrate" installs.`
 		&cobra.Group{ID: groupInspect, Title: "Look:"},
 		&cobra.Group{ID: groupOperate, Title: "Intervene:"},
 		&cobra.Group{ID: groupDeploy, Title: "Deploy:"},
+		&cobra.Group{ID: groupTry, Title: "Try:"},
 	)
 	root.AddCommand(commands(a)...)
+	root.SetHelpCommand(newHelpCommand())
 	a.addGlobalFlags(root)
 	return root
 }

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// dsnNamed is a database that refuses connections and whose name tells where it was found.
+func dsnNamed(database string) string { return nowhere + " dbname=" + database }
+
+// usedDatabase tells which database a command tried to reach, and where it had found it.
+func usedDatabase(t *testing.T, sh shell, args ...string) string {
+	t.Helper()
+	got := sh.run(t, append([]string{"about", "-v"}, args...)...)
+	require.Equal(t, 5, got.code, got.stderr)
+	line, _, _ := strings.Cut(got.stderr, "\n")
+	return strings.TrimPrefix(line, "fencectl: database ")
+}
+
+func TestTheDatabaseComesFromTheFirstPlaceThatNamesOne(t *testing.T) {
+	t.Chdir(t.TempDir())
+	file := writeFile(t, dsnNamed("dsnfile")+"\n")
+	config := writeFile(t, "dsn: "+dsnNamed("config"))
+	require.NoError(t, os.WriteFile("fencectl.yaml", []byte("dsn: "+dsnNamed("workdir")), 0o600))
+	sh := shell{env: []string{"FENCECTL_DSN=" + dsnNamed("environment"), "PGHOST=127.0.0.1"}}
+	t.Setenv("PGHOST", "127.0.0.1")
+	t.Setenv("PGPORT", "1")
+	t.Setenv("PGDATABASE", "libpq")
+	t.Setenv("PGUSER", "u")
+
+	assert.Equal(t, "flag as u on 127.0.0.1:1 (from --dsn)", usedDatabase(t, sh, "--dsn", dsnNamed("flag"), "--dsn-file", file, "--config", config))
+	assert.Equal(t, "dsnfile as u on 127.0.0.1:1 (from --dsn-file)", usedDatabase(t, sh, "--dsn-file", file, "--config", config))
+	assert.Equal(t, "environment as u on 127.0.0.1:1 (from FENCECTL_DSN)", usedDatabase(t, sh, "--config", config))
+	sh.env = sh.env[1:]
+	assert.Equal(t, "config as u on 127.0.0.1:1 (from "+config+")", usedDatabase(t, sh, "--config", config))
+	assert.Equal(t, "workdir as u on 127.0.0.1:1 (from fencectl.yaml)", usedDatabase(t, sh))
+	require.NoError(t, os.Remove("fencectl.yaml"))
+	assert.Equal(t, "libpq as u on 127.0.0.1:1 (from PGHOST)", usedDatabase(t, sh))
+
+	sh.env = nil
+	got := sh.run(t, "about")
+	assert.Equal(t, 2, got.code)
+	for _, way := range []string{"--dsn", "--dsn-file", "FENCECTL_DSN", "fencectl.yaml", "PGHOST"} {
+		assert.Contains(t, got.stderr, way)
+	}
+
+	sh.stdin = strings.NewReader(dsnNamed("stdin"))
+	assert.Contains(t, usedDatabase(t, sh, "--dsn-file", "-"), "stdin as u")
+}
+
+func TestAServiceOrAPasswordFileIsEnough(t *testing.T) {
+	dsn, err := url.Parse(newDatabase(t))
+	require.NoError(t, err)
+	password, _ := dsn.User.Password()
+	dir := t.TempDir()
+	passfile, services := filepath.Join(dir, "pgpass"), filepath.Join(dir, "services")
+	require.NoError(t, os.WriteFile(passfile, []byte("127.0.0.1:"+dsn.Port()+":*:"+dsn.User.Username()+":"+password), 0o600))
+	require.NoError(t, os.WriteFile(services, []byte("[fence]\nhost=127.0.0.1\nport="+dsn.Port()+"\nuser="+dsn.User.Username()+
+		"\ndbname="+strings.TrimPrefix(dsn.Path, "/")+"\n"), 0o600))
+	for name, value := range map[string]string{"PGSERVICEFILE": services, "PGSERVICE": "fence", "PGPASSFILE": passfile} {
+		t.Setenv(name, value)
+	}
+	got := shell{env: os.Environ()}.run(t, "about", "-v")
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.NotContains(t, got.stdout+got.stderr, password)
+
+	t.Setenv("PGSERVICE", "elsewhere")
+	got = shell{env: os.Environ()}.run(t, "about")
+	assert.Equal(t, 2, got.code, "a service that does not exist")
+}
+
+func TestTheConfigurationExpandsTheEnvironment(t *testing.T) {
+	t.Parallel()
+	a := &app{env: environment([]string{"NAME=orders", "EMPTY=", "ODD=a=b ${NAME}"})}
+	for text, want := range map[string]string{
+		"dbname=${NAME}":        "dbname=orders",
+		"${NAME}${NAME}":        "ordersorders",
+		"password=$NAME$":       "password=$NAME$",
+		"password=$${NAME}":     "password=${NAME}",
+		"password='${EMPTY}'":   "password=''",
+		"${ODD}":                "a=b ${NAME}",
+		"host=a,b dbname=plain": "host=a,b dbname=plain",
+	} {
+		got, err := a.expand(text)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	_, err := a.expand("dbname=${NAME} password=${SECRET}")
+	assert.EqualError(t, err, "the environment variable SECRET is not set")
+}
+
+func TestAWrongConfigurationIsAUsageErrorThatShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	for content, message := range map[string]string{
+		"dns: postgres://u:geheim@h/d":               `line 1: unknown key "dns"`,
+		"dsn: a\ntimeout: 3":                         `line 2: unknown key "timeout"`,
+		"dsn: a\ndsn: b":                             "twice",
+		"dsn:\n  - postgres://u:geheim@h/d":          "must be a text",
+		"dsn:":                                       "must be a text",
+		"postgres://u:geheim@h/d":                    `"key: value" lines`,
+		"dsn: 'postgres://u:geheim@h/d":              "not valid YAML",
+		"dsn: postgres://u:${NOT_SET}@h/geheim":      "environment variable NOT_SET is not set",
+		"dsn: *geheim":                               "not valid YAML",
+		"dsn: postgres://u:geheim@h:port/d":          "cannot be used",
+		"dsn: sqlserver://u:geheim@h?database=fence": "not supported yet",
+	} {
+		got := shell{}.run(t, "about", "--config", writeFile(t, content))
+		assert.Equal(t, 2, got.code, content)
+		assert.Contains(t, got.stderr, message, content)
+		assert.NotContains(t, got.stderr, "geheim")
+	}
+	assert.Equal(t, 2, shell{}.run(t, "about", "--config", "/does/not/exist").code)
+	assert.Contains(t, shell{}.run(t, "about", "--dsn-file", writeFile(t, " \n")).stderr, "is empty")
+	assert.Contains(t, on(nowhere).run(t, "about", "--dsn", "").stderr, "--dsn is empty", "not another database instead")
+}
+
+func TestConnectionsHaveANameAndABound(t *testing.T) {
+	t.Parallel()
+	config, err := parseDSN(nowhere, "test")
+	require.NoError(t, err)
+	assert.Equal(t, "fencectl", config.RuntimeParams["application_name"])
+	assert.NotEqual(t, pgx.QueryExecModeCacheStatement, config.DefaultQueryExecMode, "a pooler may not keep prepared statements")
+
+	config, err = parseDSN("host=h dbname=d", "test")
+	require.NoError(t, err)
+	assert.Equal(t, connectTimeout, config.ConnectTimeout)
+	config, err = parseDSN("postgres://h/d?application_name=nightly&connect_timeout=3&pool_max_conns=7", "test")
+	require.NoError(t, err)
+	assert.Equal(t, "nightly", config.RuntimeParams["application_name"])
+	assert.Equal(t, 3.0, config.ConnectTimeout.Seconds())
+	assert.NotContains(t, config.RuntimeParams, "pool_max_conns")
+}
