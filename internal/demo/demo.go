@@ -1,0 +1,159 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencectl/fencectl/internal/devdb"
+	"github.com/fencectl/fencectl/internal/engine"
+)
+
+// storyTimeout bounds the story once its database is there. It takes about five seconds.
+const storyTimeout = time.Minute
+
+// Options of [Run].
+type Options struct {
+	// DSN is a database of the caller's, where the fence is installed. Empty: a throwaway one.
+	DSN string
+	// Worker is the program, with its first arguments, that runs [Serve] on its standard input and output.
+	Worker []string
+	// TellToStall tells workers to stall instead of stopping them, as is always done where they cannot be
+	// stopped.
+	TellToStall bool
+	// Teller is told what happens.
+	Teller Teller
+	// Note is told, in lines for a person, what is being prepared and what stays behind.
+	Note func(string)
+}
+
+// Run plays the story and returns its steps, also those up to an error. It returns a [*Difference] when a step
+// did not come out as it should. Neither processes nor folders are left when it returns.
+func Run(ctx context.Context, options Options) (steps []Step, err error) {
+	if options.DSN != "" {
+		return runOn(ctx, options)
+	}
+	server, dsn, err := StartDatabase(ctx, devdb.Options{Settings: devdb.TestSettings()}, options.Note)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = also(err, server.Stop(context.WithoutCancel(ctx)), options.Note) }()
+	return play(ctx, options, dsn, newNames())
+}
+
+// runOn plays the story on a database of the caller's and cleans up.
+func runOn(ctx context.Context, options Options) (steps []Step, err error) {
+	if _, err := engine.Open(options.DSN, engine.Options{}); err != nil {
+		return nil, err
+	}
+	names := newNames()
+	conn, err := connect(ctx, options.DSN, names.application())
+	if err != nil {
+		return nil, err
+	}
+	err = fit(ctx, conn)
+	closeConnection(conn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*farewellTimeout)
+		defer cancel()
+		err = also(err, cleanUp(ctx, options, names), options.Note)
+	}()
+	return play(ctx, options, options.DSN, names)
+}
+
+// also adds what went wrong at the end: to an error that has another cause it is a note.
+func also(err, last error, note func(string)) error {
+	if err == nil || last == nil {
+		return errors.Join(err, last)
+	}
+	note(last.Error())
+	return err
+}
+
+// names makes the names of one demo. They all begin with it.
+type names string
+
+// newNames makes up names that nobody else has.
+func newNames() names { return names("demo/" + strings.ToLower(rand.Text()[:10])) }
+
+func (n names) of(what string) string { return string(n) + "/" + what }
+
+func (n names) application() string { return "fencectl " + string(n) }
+
+// Names of the resources. They say which scene it is.
+const (
+	resourceTakenOver = "taken-over"
+	resourceLate      = "late"
+	resourceFenced    = "fenced"
+)
+
+func (n names) resources() []string {
+	return []string{n.of(resourceTakenOver), n.of(resourceLate), n.of(resourceFenced)}
+}
+
+// play starts the workers and goes through the scenes. The workers are gone when it returns.
+func play(ctx context.Context, options Options, dsn string, names names) ([]Step, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, storyTimeout, errors.New("the story took too long"))
+	defer cancel()
+	conn, err := connect(ctx, dsn, names.application())
+	if err != nil {
+		return nil, err
+	}
+	defer closeConnection(conn)
+	s := &story{names: names, conn: conn, teller: options.Teller, began: time.Now()}
+	defer s.end()
+	if s.a, err = hire(ctx, options, dsn, names, ActorA); err != nil {
+		return nil, err
+	}
+	if s.b, err = hire(ctx, options, dsn, names, ActorB); err != nil {
+		return nil, err
+	}
+	s.takenOver(ctx)
+	s.late(ctx)
+	s.fenced(ctx)
+	s.counted(ctx)
+	return s.steps, s.err
+}
+
+// hire starts a worker and connects it.
+func hire(ctx context.Context, options Options, dsn string, names names, name string) (*worker, error) {
+	w, err := startWorker(options.Worker, name, names.of(name))
+	if err != nil {
+		return nil, err
+	}
+	w.told = stallIsTold || options.TellToStall
+	application := names.application() + "/" + name
+	if _, err := w.call(ctx, command{Call: callConnect, DSN: dsn, Application: application}); err != nil {
+		w.end()
+		return nil, explain(err)
+	}
+	return w, nil
+}
+
+// explain gives a worker's failed call the kind that the command line chooses its exit code by.
+func explain(err error) error {
+	var call *callError
+	if !errors.As(err, &call) {
+		return err
+	}
+	return &engine.Error{Kind: kindOf(call.fault.Kind), Err: err}
+}
+
+// cleanUp takes the demo's rows out of a database of the caller's.
+func cleanUp(ctx context.Context, options Options, names names) error {
+	conn, err := connect(ctx, options.DSN, names.application())
+	if err == nil {
+		defer closeConnection(conn)
+		err = clean(ctx, conn, names, options.Note)
+	}
+	if err != nil {
+		return fmt.Errorf("clean up (rows of %s/ stay): %w", names, err)
+	}
+	return nil
+}
