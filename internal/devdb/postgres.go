@@ -211,6 +211,14 @@ func (s *Server) Version() string { return s.version }
 // Port returns the port on 127.0.0.1. It stays the same over a restart.
 func (s *Server) Port() int { return s.port }
 
+// Ended is closed when the server has ended, by itself or by [Server.Stop] and
+// [Server.Kill]. After a restart, ask again.
+func (s *Server) Ended() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.host.ended()
+}
+
 // LogPath returns the path of the server's log. [Server.Stop] removes it.
 func (s *Server) LogPath() string { return s.host.logPath() }
 
