@@ -37,21 +37,20 @@ type chapter struct {
 // contract is what every engine must do.
 func contract() []chapter {
 	return []chapter{
-		{"the fence", []behaviour{
-			{name: "a take-over supersedes the owner before it", holds: takeOverSupersedes},
-		}},
+		{"leases", leases()},
 		{"refusals at once", refusalsAtOnce()},
 		{"refusals after waiting", refusalsAfterWaiting()},
 		{"diagnose", diagnoses()},
 		{"clock", clockAfterTheWait()},
 		{"retries", retries()},
+		{"publish", publishing()},
+		{"check and require", fencedWrites()},
+		{"nobody starves", nobodyStarves()},
+		{"the caller's transaction", callersTransactions()},
+		{"old snapshots", oldSnapshots()},
+		{"numbering", numbering()},
+		{"counting", counting()},
+		{"pruning", pruning()},
+		{"arguments", arguments()},
 	}
-}
-
-func takeOverSupersedes(db *Database) {
-	a, b := db.session(), db.session()
-	token := a.takes("report:42")
-	db.expire("report:42")
-	b.takes("report:42")
-	a.gets("rejected: superseded", publish(token, "too late"))
 }

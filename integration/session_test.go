@@ -410,3 +410,6 @@ func value[T any](p *T) any {
 	}
 	return *p
 }
+
+// tenYears is the longest duration, in milliseconds.
+const tenYears int64 = 315_576_000_000
