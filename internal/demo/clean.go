@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencectl/fencectl/internal/engine"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
@@ -66,15 +67,13 @@ func removeResources(ctx context.Context, conn *pgx.Conn, names names, note func
 	var kept []string
 	removed := false
 	for _, resource := range names.resources() {
-		gone, err := removeResource(ctx, conn, names, resource)
-		if procedures.Classify(errors.Unwrap(err)).Kind == procedures.KindNotPermitted {
-			gone, err = false, nil
-		}
-		if err != nil {
+		outcome, err := removeResource(ctx, conn, names, resource)
+		switch {
+		case err != nil && engine.KindOf(err) != engine.KindNotPermitted:
 			return err
-		}
-		removed = removed || gone
-		if !gone {
+		case outcome == procedures.Removed:
+			removed = true
+		case outcome != procedures.NotFound:
 			kept = append(kept, resource)
 		}
 	}
@@ -88,26 +87,26 @@ func removeResources(ctx context.Context, conn *pgx.Conn, names names, note func
 	return nil
 }
 
-// removeResource removes a resource, if it is there. A lease that is alive is released first.
-func removeResource(ctx context.Context, conn *pgx.Conn, names names, resource string) (gone bool, err error) {
+// removeResource removes a resource, if it is there, and returns the outcome. A lease that is alive is released first.
+func removeResource(ctx context.Context, conn *pgx.Conn, names names, resource string) (outcome string, err error) {
 	procs := procedures.Postgres{DB: conn}
 	now, owner, err := holder(ctx, conn, resource)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return true, nil
+		return procedures.NotFound, nil
 	}
 	if err != nil {
-		return false, failed("read the lease of "+resource, err)
+		return "", failed("read the lease of "+resource, err)
 	}
 	if now.State == "live" {
 		if _, err := procs.Release(ctx, procedures.Token{Resource: resource, Owner: owner, Generation: now.Generation}); err != nil {
-			return false, failed("release "+resource, err)
+			return "", failed("release "+resource, err)
 		}
 	}
 	r, err := procs.Remove(ctx, procedures.InterveneParams{Resource: resource, Generation: now.Generation, By: names.of("clean-up")})
 	if err != nil {
-		return false, failed("remove "+resource, err)
+		return "", failed("remove "+resource, err)
 	}
-	return r.Outcome == procedures.Removed, nil
+	return r.Outcome, nil
 }
 
 func holder(ctx context.Context, conn *pgx.Conn, resource string) (now status, owner string, err error) {

@@ -31,7 +31,7 @@ func leaseStatus(ctx context.Context, conn *pgx.Conn, resource string) (status, 
 
 // awaitStatus polls the state of a lease until it is as wanted.
 func (s *story) awaitStatus(ctx context.Context, resource, what string, wanted func(status) bool) status {
-	if s.err != nil {
+	if s.over(ctx) {
 		return status{}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errors.New("it did not happen"))
@@ -42,7 +42,7 @@ func (s *story) awaitStatus(ctx context.Context, resource, what string, wanted f
 		return err == nil && wanted(seen), err
 	})
 	if err != nil {
-		s.err = fmt.Errorf("wait until %s: %w", what, err)
+		s.fails(ActorDatabase, "lease_status", fmt.Errorf("wait until %s: %w", what, err))
 	}
 	return seen
 }
@@ -79,7 +79,7 @@ func observed(t procedures.Token, seen status, shows string) Step {
 
 // published looks at the result that the database holds: it must be the one of the token.
 func (s *story) published(ctx context.Context, t procedures.Token) {
-	if s.err != nil {
+	if s.over(ctx) {
 		return
 	}
 	var generation, revision int64
@@ -87,7 +87,7 @@ func (s *story) published(ctx context.Context, t procedures.Token) {
 	err := s.conn.QueryRow(ctx, `SELECT owner, generation, revision FROM fence.publications WHERE resource = $1`, t.Resource).
 		Scan(&owner, &generation, &revision)
 	if err != nil {
-		s.err = failed("read the publication", err)
+		s.fails(ActorDatabase, "publications", failed("read the result", err))
 		return
 	}
 	s.tell(Step{
@@ -117,7 +117,7 @@ func (c count) String() string {
 
 // counts reads the demo's own refusals, in a fixed order.
 func (s *story) counts(ctx context.Context) []count {
-	if s.err != nil {
+	if s.over(ctx) {
 		return nil
 	}
 	rows, err := s.conn.Query(ctx, `
@@ -127,14 +127,14 @@ func (s *story) counts(ctx context.Context) []count {
 		 GROUP BY reason, operation
 		 ORDER BY reason COLLATE "C", operation COLLATE "C"`, s.names.resources())
 	if err != nil {
-		s.err = failed("read the rejections", err)
+		s.fails(ActorDatabase, "rejections", failed("count the refusals", err))
 		return nil
 	}
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c count, err error) {
 		return c, row.Scan(&c.Reason, &c.Operation, &c.Occurrences)
 	})
 	if err != nil {
-		s.err = failed("read the rejections", err)
+		s.fails(ActorDatabase, "rejections", failed("count the refusals", err))
 	}
 	return found
 }

@@ -2,11 +2,13 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencectl/fencectl/internal/engine"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
@@ -43,7 +45,7 @@ func (s *story) takenOver(ctx context.Context) {
 	s.open("1. A stalls and is overtaken", text)
 	held := s.acquire(ctx, s.a, resourceTakenOver, says("A's alone until the lease runs out"))
 	s.stall(ctx, s.a)
-	s.queue(s.a, publish(held, "the report of A"))
+	s.queue(ctx, s.a, publish(held, "the report of A"))
 	s.awaitExpiry(ctx, held, "from now on another worker may take over")
 	next := s.acquire(ctx, s.b, resourceTakenOver, says("B takes over, with a higher generation"))
 	s.newer(held, next)
@@ -125,25 +127,28 @@ func (s *story) acquire(ctx context.Context, w *worker, resource string, shows f
 
 // call makes a call and waits for its answer.
 func (s *story) call(ctx context.Context, w *worker, c command, want expectation, shows func(reply) string) reply {
-	s.queue(w, c)
+	s.queue(ctx, w, c)
 	return s.finish(ctx, w, c, want, shows)
 }
 
 // queue sends a call to a worker, which may be stalled.
-func (s *story) queue(w *worker, c command) {
-	if s.err == nil {
-		s.err = w.send(c)
+func (s *story) queue(ctx context.Context, w *worker, c command) {
+	if s.over(ctx) {
+		return
+	}
+	if err := w.send(c); err != nil {
+		s.fails(w.name, c.Call, err)
 	}
 }
 
 // finish waits for the answer to a call that was queued.
 func (s *story) finish(ctx context.Context, w *worker, c command, want expectation, shows func(reply) string) reply {
-	if s.err != nil {
+	if s.over(ctx) {
 		return reply{}
 	}
 	r, err := w.answer(ctx, c.Call)
 	if err != nil {
-		s.err = explain(err)
+		s.fails(w.name, c.Call, explain(err))
 		return reply{}
 	}
 	step := Step{
@@ -156,7 +161,7 @@ func (s *story) finish(ctx context.Context, w *worker, c command, want expectati
 }
 
 func (s *story) stall(ctx context.Context, w *worker) {
-	if s.err != nil {
+	if s.over(ctx) {
 		return
 	}
 	step := Step{Actor: w.name, Call: stallCall, Outcome: outcomeStopped, PID: &w.process.Pid}
@@ -165,13 +170,15 @@ func (s *story) stall(ctx context.Context, w *worker) {
 		step.Call, step.Outcome = callStall, outcomeStalled
 		step.Shows = fmt.Sprintf("process %d is told to stall", w.process.Pid)
 	}
-	if s.err = w.stall(ctx); s.err == nil {
-		s.tell(step, outcome(step.Outcome))
+	if err := w.stall(ctx); err != nil {
+		s.fails(w.name, step.Call, err)
+		return
 	}
+	s.tell(step, outcome(step.Outcome))
 }
 
 func (s *story) proceed(ctx context.Context, w *worker) {
-	if s.err != nil {
+	if s.over(ctx) {
 		return
 	}
 	step := Step{Actor: w.name, Call: continueCall, Outcome: outcomeRunning, PID: &w.process.Pid}
@@ -179,9 +186,19 @@ func (s *story) proceed(ctx context.Context, w *worker) {
 	if w.told {
 		step.Call = callContinue
 	}
-	if s.err = w.proceed(ctx); s.err == nil {
-		s.tell(step, outcome(outcomeRunning))
+	if err := w.proceed(ctx); err != nil {
+		s.fails(w.name, step.Call, err)
+		return
 	}
+	s.tell(step, outcome(outcomeRunning))
+}
+
+// over tells whether the story has ended, with an error or with its context.
+func (s *story) over(ctx context.Context) bool {
+	if s.err == nil && ctx.Err() != nil {
+		s.err = context.Cause(ctx)
+	}
+	return s.err != nil
 }
 
 // newer makes sure that the second acquisition has a higher generation than the first.
@@ -206,6 +223,18 @@ func (s *story) tell(step Step, want expectation) {
 // differs ends the story with its last step.
 func (s *story) differs(expected, found string) {
 	s.err = &Difference{Step: s.steps[len(s.steps)-1], Expected: expected, Found: found}
+}
+
+// fails ends the story with a step that could not be made. The error keeps the kind that it has.
+func (s *story) fails(actor, call string, err error) {
+	failure := &engine.Error{
+		Kind: engine.KindOther, Message: fmt.Sprintf("step %d (%s: %s)", len(s.steps)+1, actor, call), Err: err,
+	}
+	var cause *engine.Error
+	if errors.As(err, &cause) {
+		failure.Kind, failure.Hint = cause.Kind, cause.Hint
+	}
+	s.err = failure
 }
 
 func (s *story) open(title, text string) {

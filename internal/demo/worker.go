@@ -111,7 +111,7 @@ func (w *worker) send(c command) error {
 
 // answer waits for the answer to the oldest command that has none yet.
 func (w *worker) answer(ctx context.Context, call string) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errors.New("it takes too long"))
 	defer cancel()
 	select {
 	case r, ok := <-w.replies:
@@ -119,11 +119,11 @@ func (w *worker) answer(ctx context.Context, call string) (reply, error) {
 			return reply{}, w.lost(errors.New("no answer to " + call))
 		}
 		if r.Fault != nil {
-			return reply{}, &callError{worker: w.name, call: call, fault: *r.Fault}
+			return reply{}, &callError{worker: w.name, fault: *r.Fault}
 		}
 		return r, nil
 	case <-ctx.Done():
-		return reply{}, fmt.Errorf("worker %s: wait for the answer to %s: %w", w.name, call, ctx.Err())
+		return reply{}, fmt.Errorf("worker %s: wait for the answer to %s: %w", w.name, call, context.Cause(ctx))
 	}
 }
 
@@ -177,7 +177,7 @@ func (w *worker) proceed(ctx context.Context) error {
 
 // awaitStopped waits until the system says that the process is stopped, or that it is not.
 func (w *worker) awaitStopped(ctx context.Context, want bool) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errors.New("it takes too long"))
 	defer cancel()
 	return poll(ctx, 2*time.Millisecond, func() (bool, error) {
 		stopped, err := isStopped(w.process.Pid)
@@ -207,12 +207,11 @@ func (w *worker) end() {
 // callError is a call that failed, as opposed to one that was refused.
 type callError struct {
 	worker string
-	call   string
 	fault  fault
 }
 
 func (e *callError) Error() string {
-	return fmt.Sprintf("worker %s: %s: %s", e.worker, e.call, e.fault.Message)
+	return fmt.Sprintf("call of worker %s: %s", e.worker, e.fault.Message)
 }
 
 // tail keeps the last of what a worker writes to standard error.
