@@ -71,16 +71,16 @@ func (a *app) demo(ctx context.Context) error {
 	if dsn == "" {
 		a.forgetDatabase("demo uses another database than its own only with --dsn")
 	}
-	ctx, stop := untilHangup(ctx)
+	story, stop := untilHangup(ctx)
 	defer stop()
-	steps, err := demo.Run(ctx, demo.Options{
+	steps, err := demo.Run(story, demo.Options{
 		DSN:    dsn,
 		Worker: []string{program, workerCommand},
 		Teller: a.teller(),
 		Note:   func(text string) { a.note("%s", text) },
 	})
 	if err != nil {
-		return endedByHangup(ctx, a.asTold(err, steps))
+		return endedByHangup(story, ctx, a.asTold(err, steps))
 	}
 	switch a.output.value {
 	case formatJSON:

@@ -49,13 +49,13 @@ func (a *app) dev(start, ctx context.Context, port int) (err error) {
 		return usagef("--port %d is out of range", port)
 	}
 	a.forgetDatabase("dev starts a database of its own")
-	start, stopStart := untilHangup(start)
+	starting, stopStart := untilHangup(start)
 	defer stopStart()
 	ctx, stop := untilHangup(ctx)
 	defer stop()
-	server, dsn, err := demo.StartDatabase(start, devdb.Options{Port: port}, func(text string) { a.note("%s", text) })
+	server, dsn, err := demo.StartDatabase(starting, devdb.Options{Port: port}, func(text string) { a.note("%s", text) })
 	if err != nil {
-		return endedByHangup(start, err)
+		return endedByHangup(starting, start, err)
 	}
 	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
 	if err := a.presentServer(server, dsn); err != nil {

@@ -50,10 +50,10 @@ func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// endedByHangup marks an error that the end of the context of untilHangup explains. Where that context ended
-// with its parent, the one who marks the parent's end comes to the same result.
-func endedByHangup(ctx context.Context, err error) error {
-	if ctx.Err() == nil || context.Cause(ctx) != context.Canceled {
+// endedByHangup marks an error that the end of the context of untilHangup explains, where its parent has not
+// ended.
+func endedByHangup(ctx, parent context.Context, err error) error {
+	if ctx.Err() == nil || parent.Err() != nil {
 		return err
 	}
 	return &ended{error: err, cause: context.Canceled}
