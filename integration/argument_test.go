@@ -101,28 +101,20 @@ func goodNames() []string {
 	return names
 }
 
-func arguments() (behaviours []behaviour) {
+func everyArgument() (behaviours []behaviour) {
 	for _, s := range signatures() {
 		for i, a := range s.arguments {
 			if len(a.bad) > 0 {
-				behaviours = append(behaviours, behaviour{
-					name:  s.routine + " refuses what " + a.name + " must not be, before it looks at anything",
-					holds: func(db *Database) { refusesArgument(db, s, i) },
-				})
+				behaviours = append(behaviours, that(
+					s.routine+" refuses what "+a.name+" must not be, before it looks at anything",
+					func(db *Database) { refusesArgument(db, s, i) }))
 			}
 		}
-		behaviours = append(behaviours, behaviour{
-			name:  s.routine + " with arguments that are fine is no misuse",
-			holds: func(db *Database) { takesArguments(db, s) },
-		})
+		behaviours = append(behaviours, that(
+			s.routine+" with arguments that are fine is no misuse",
+			func(db *Database) { takesArguments(db, s) }))
 	}
-	return append(behaviours,
-		behaviour{name: "publish refuses a limit on the age of a source whose age is not told", holds: refusesAgeWithoutSource},
-		behaviour{name: "a name with U+0000 is refused", holds: refusesNul},
-		behaviour{name: "every name that is fine is kept as it is, and differs from every other", holds: keepsNames},
-		behaviour{name: "names that look alike are different names", holds: tellsNamesApart},
-		behaviour{name: "a lease lasts for exactly the milliseconds asked for", holds: lastsExactly},
-	)
+	return behaviours
 }
 
 // fine are values for all parameters that are fine.

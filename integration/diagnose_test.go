@@ -159,18 +159,13 @@ func whenRenewed(by time.Duration) func(*Database) *time.Time {
 	}
 }
 
-// diagnoses is every cell of the table, under both policies.
-func diagnoses() (behaviours []behaviour) {
+func everyCell() (behaviours []behaviour) {
 	for _, c := range cells() {
 		behaviours = append(behaviours,
-			behaviour{
-				name:  c.name + " is " + c.untilSuperseded + " under until_superseded",
-				holds: func(db *Database) { explains(db, c, procedures.UntilSuperseded, c.untilSuperseded) },
-			},
-			behaviour{
-				name:  c.name + " is " + c.unexpired + " under unexpired",
-				holds: func(db *Database) { explains(db, c, procedures.Unexpired, c.unexpired) },
-			})
+			that(c.name+" is "+c.untilSuperseded+" under until_superseded",
+				func(db *Database) { explains(db, c, procedures.UntilSuperseded, c.untilSuperseded) }),
+			that(c.name+" is "+c.unexpired+" under unexpired",
+				func(db *Database) { explains(db, c, procedures.Unexpired, c.unexpired) }))
 	}
 	return behaviours
 }

@@ -15,32 +15,6 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-// numbering: a generation is given out once, and later ones are higher, whatever happens in between.
-func numbering() []behaviour {
-	return []behaviour{
-		{name: "every acquisition is one above the one before", holds: oneAbove},
-		{name: "an acquisition that was rolled back may be given out again", holds: rolledBackNumber},
-		{name: "a seizure takes a number", holds: seizureTakesNumber},
-		{name: "a seizure of a lease that ran out or was released takes a number", holds: seizureOfTheDead},
-		{name: "a seizure waits for a fenced transaction", holds: seizureWaits},
-		{name: "a name that was removed starts above its last number", holds: aboveRemoved},
-		{name: "a remove waits for a fenced transaction, and sees its renewal", holds: removeWaits},
-		{name: "remove forgets the lease, its publication and its keys", holds: removeForgets},
-		{name: "a placeholder may be removed again and again, and its floor stays", holds: removesPlaceholder},
-		{name: "a floor of a resource is for that one", holds: floorOfOne},
-		{name: "a floor of all is for every resource, old and new", holds: floorOfAll},
-		{name: "a floor does not supersede the holder", holds: floorKeepsHolder},
-		{name: "a floor of a resource waits for an acquire that is not committed", holds: floorWaitsForAcquire("r")},
-		{name: "a floor of all waits for an acquire that is not committed", holds: floorWaitsForAcquire("")},
-		{name: "an acquire waits for a floor of its resource that is not committed", holds: acquireWaitsForFloor("r")},
-		{name: "an acquire waits for a floor of all that is not committed", holds: acquireWaitsForFloor("")},
-		{name: "an acquire that waits for its row sees a floor of all raised meanwhile", holds: acquireSeesFloorAfterItsWait},
-		{name: "an acquire that waits for a remove of its name starts above it", holds: acquireWaitsForRemove},
-		{name: "a floor of a resource that waits for its removal is a new one", holds: floorWaitsForRemove},
-		{name: "no number is given out twice, and no older result replaces a newer one, under many clients", holds: manyClients},
-	}
-}
-
 func oneAbove(db *Database) {
 	a := db.session()
 	for i := range 5 {
@@ -263,7 +237,7 @@ type history struct {
 	mu        sync.Mutex
 	grants    []grant
 	published []published
-	other     []string // verdicts that no client should get
+	other     []string // what no client should be told
 }
 
 type published struct {
@@ -271,51 +245,55 @@ type published struct {
 	at time.Time
 }
 
-// manyClients lets clients do whatever comes to their minds to a few resources, and looks at what they were
-// told: numbers are unique, each client's own ones of a resource rise, and results follow the numbers.
-func manyClients(db *Database) {
-	const clients = 12
-	lasts := 4 * time.Second
-	if testing.Short() {
-		lasts = time.Second
-	}
-	h := &history{}
-	seed := rand.Uint64()
-	db.t.Logf("seed %d", seed)
-	end := time.Now().Add(lasts)
-	together(db.manySessions(clients), func(i int, s *session) {
-		c := &client{session: s, history: h, random: rand.New(rand.NewPCG(seed, uint64(i))), last: map[string]procedures.Token{}}
-		for time.Now().Before(end) {
-			c.acts(fmt.Sprint("r", c.random.IntN(3)))
+// manyClients lets clients do whatever comes to their minds to a few resources, each call in a transaction
+// of the level, and looks at what they were told: numbers are unique, and results follow the numbers.
+func manyClients(level isolation) func(*Database) {
+	return func(db *Database) {
+		const clients = 12
+		acts := 200
+		if testing.Short() {
+			acts = 30
 		}
-	})
-	h.holds(db.t)
+		h := &history{}
+		seed := rand.Uint64()
+		db.t.Logf("seed %d", seed)
+		together(db.manySessions(clients), func(i int, s *session) {
+			c := &client{
+				session: s, history: h, level: level,
+				random: rand.New(rand.NewPCG(seed, uint64(i))), last: map[string]procedures.Token{},
+			}
+			for range acts {
+				c.acts(fmt.Sprint("r", c.random.IntN(3)))
+			}
+		})
+		h.holds(db.t)
+	}
 }
 
 // client is one of the many.
 type client struct {
 	*session
 	*history
+	level  isolation
 	random *rand.Rand
 	last   map[string]procedures.Token // its latest token of each resource, alive or not
 }
 
+// acts does one thing, with a token that may have lost its worth long ago.
 func (c *client) acts(resource string) {
 	token, has := c.last[resource]
+	fence := []string{"refused: superseded", "refused: released", "refused: not_found"}
 	switch n := c.random.IntN(20); {
-	case n < 8 || !has:
+	case n < 6 || !has:
 		c.acquires(resource)
-	case n < 11:
+	case n < 9:
 		c.publishes(token)
 	case n < 14:
-		// Time passes: here, for this lease.
-		if err := c.db.shift(c.db.ctx, leaseTerm, resource, time.Minute, "lease_until"); err != nil {
-			c.notes("let time pass", err.Error())
-		}
+		c.letsTimePass(resource)
 	case n < 15:
-		c.tells(renew(token), "renewed", "refused: superseded", "refused: released", "refused: not_found")
+		c.tells(renew(token), append(fence, "renewed")...)
 	case n < 16:
-		c.tells(release(token), "released", "replayed", "refused: superseded", "refused: not_found")
+		c.tells(release(token), append(fence, "released", "replayed")...)
 	case n < 17:
 		if got := c.tells(seize(resource, token.Generation, c.name), "seized", "replayed", "refused"); got.Outcome == "seized" {
 			c.granted(resource, *got.Generation)
@@ -323,23 +301,14 @@ func (c *client) acts(resource string) {
 	case n < 18:
 		c.tells(remove(resource, token.Generation, c.name), "removed", "held", "not_found")
 	case n < 19:
-		c.tells(raiseFloor(resource, token.Generation+c.random.Int64N(3)), "raised", "unchanged", "retry")
+		c.tells(raiseFloor(resource, token.Generation+c.random.Int64N(3)), "raised", "unchanged")
 	default:
 		c.tells(raiseFloor("", token.Generation+c.random.Int64N(3)), "raised", "unchanged")
 	}
 }
 
 func (c *client) acquires(resource string) {
-	rollBack := c.random.IntN(4) == 0
-	if rollBack {
-		c.begins()
-	}
-	got := c.tells(acquire(resource, c.name), "acquired", "held", "retry")
-	if rollBack {
-		c.rollsBack()
-		return
-	}
-	if got.Outcome == "acquired" {
+	if got := c.tells(acquire(resource, c.name), "acquired", "held"); got.Outcome == "acquired" {
 		c.last[resource] = procedures.Token{Resource: resource, Owner: c.name, Generation: *got.Generation}
 		c.granted(resource, *got.Generation)
 	}
@@ -354,11 +323,29 @@ func (c *client) publishes(token procedures.Token) {
 	}
 }
 
-// tells makes a call and notes a verdict that is none of those allowed.
+func (c *client) letsTimePass(resource string) {
+	if err := c.db.shift(c.db.ctx, leaseTerm, resource, time.Minute, "lease_until"); err != nil {
+		c.notes("let time pass", err.Error())
+	}
+}
+
+// tells makes a call in a transaction, which it sometimes rolls back, and notes a verdict that is none of
+// those allowed. Any call may have to be retried; then, and after a rollback, there is no answer.
 func (c *client) tells(made call, allowed ...string) answer {
+	c.begins(c.level)
 	got, err := made.make(c.db.ctx, c.connection)
-	if v := verdict(got, err); !slices.Contains(allowed, v) {
+	if v := verdict(got, err); v != "retry" && !slices.Contains(allowed, v) {
 		c.notes(made.name, fmt.Sprintf("%s (%v)", v, err))
+	}
+	if err != nil || c.random.IntN(8) == 0 {
+		c.rollsBack()
+		return answer{}
+	}
+	if err := c.commit(c.db.ctx); err != nil {
+		if verdict(answer{}, err) != "retry" {
+			c.notes("commit "+made.name, err.Error())
+		}
+		return answer{}
 	}
 	return got
 }
@@ -375,6 +362,7 @@ func (h *history) granted(resource string, generation int64) {
 	h.grants = append(h.grants, grant{resource, generation})
 }
 
+// holds looks at the whole history.
 func (h *history) holds(t *testing.T) {
 	t.Helper()
 	assert.Empty(t, h.other)

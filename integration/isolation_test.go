@@ -6,24 +6,17 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-// callersTransactions: the routines work in whatever transaction the caller has, and never end it.
-func callersTransactions() (behaviours []behaviour) {
+func livesAtEveryLevel() (behaviours []behaviour) {
 	for _, level := range []isolation{readCommitted, repeatableRead, serializable} {
 		behaviours = append(behaviours,
-			behaviour{
-				name:  "a whole life of a lease, a transaction a call, at " + string(level),
-				holds: func(db *Database) { lifeInTransactions(db, level) },
-			},
-			behaviour{
-				name:  "a whole life of a lease in one transaction at " + string(level),
-				holds: func(db *Database) { lifeInOneTransaction(db, level) },
-			},
-			behaviour{
-				name:  "what a transaction at " + string(level) + " did is undone by its rollback",
-				holds: func(db *Database) { rollbackUndoes(db, level) },
-			})
+			that("a whole life of a lease, a transaction a call, at "+string(level),
+				func(db *Database) { lifeInTransactions(db, level) }),
+			that("a whole life of a lease in one transaction at "+string(level),
+				func(db *Database) { lifeInOneTransaction(db, level) }),
+			that("what a transaction at "+string(level)+" did is undone by its rollback",
+				func(db *Database) { rollbackUndoes(db, level) }))
 	}
-	return append(behaviours, behaviour{name: "a whole life of a lease in autocommit", holds: lifeInAutocommit})
+	return behaviours
 }
 
 func lifeInAutocommit(db *Database) {
@@ -97,16 +90,12 @@ func rollbackUndoes(db *Database, level isolation) {
 	assert.EqualValues(db.t, 1, a.takes("s").Generation)
 }
 
-// oldSnapshots: above READ COMMITTED a transaction sees the database as it was when it began. It gets no
-// reason that is false by now, only true ones or a request to retry; and no number twice.
-func oldSnapshots() (behaviours []behaviour) {
+func snapshotsAtEveryLevel() (behaviours []behaviour) {
 	for _, level := range []isolation{repeatableRead, serializable} {
 		add := func(name string, holds func(db *Database, old *session)) {
-			behaviours = append(behaviours, behaviour{
-				name:  name + " at " + string(level),
-				holds: func(db *Database) { holds(db, db.session().begins(level)) },
-				needs: []capability{snapshots},
-			})
+			behaviours = append(behaviours, that(
+				name+" at "+string(level),
+				func(db *Database) { holds(db, db.session().begins(level)) }, snapshots))
 		}
 		for _, c := range tokenCalls() {
 			add(c.name+" with a token younger than the snapshot, of a new name, is to be retried", func(db *Database, old *session) {

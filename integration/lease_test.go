@@ -11,25 +11,6 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-func leases() []behaviour {
-	return []behaviour{
-		{name: "the first lease of a name has generation 1", holds: firstLease},
-		{name: "a lease is held until it runs out", holds: heldUntilRunOut},
-		{name: "a lease that was released is free at once", holds: releasedIsFree},
-		{name: "a take-over supersedes the owner before, whatever that one calls", holds: takeOverSupersedes},
-		{name: "a lease that ran out still counts until somebody takes over", holds: expiredStillCounts},
-		{name: "who holds a lease tells the others what it said of itself", holds: attributesOfHolder},
-		{name: "leases of different names have nothing to do with one another", holds: namesAreIndependent},
-		{name: "a lease is judged by the clock, not by the start of the transaction", holds: clockNotTransactionStart},
-		{name: "about says which contract is spoken", holds: saysWhatItIs},
-		{name: "lease_status shows every state", holds: statusShowsStates},
-		{name: "a grant is durable although the session does not wait for its commits", holds: grantsAreDurable,
-			needs: []capability{directSessions}},
-		{name: "of 64 clients who want a new name at once exactly one gets it", holds: oneOfMany, needs: []capability{serverLog}},
-		{name: "clients of different names never wait for one another", holds: differentNamesDoNotWait, needs: []capability{serverLog, directSessions}},
-	}
-}
-
 func firstLease(db *Database) {
 	a := db.session()
 	before := db.now()

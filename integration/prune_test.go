@@ -10,19 +10,6 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-func pruning() []behaviour {
-	return []behaviour{
-		{name: "old records of every kind go, young ones stay", holds: pruneTakesOld},
-		{name: "leases and current results stay, whatever their age", holds: pruneKeepsLeases},
-		{name: "operation keys stay while their generation may still publish", holds: pruneKeepsLiveKeys},
-		{name: "operation keys of a generation that is over go", holds: pruneTakesDeadKeys},
-		{name: "a call takes at most a batch of each kind", holds: pruneInBatches},
-		{name: "what somebody holds is left for the next time", holds: pruneSkipsLocked},
-		{name: "a refusal that is still counted in stays", holds: pruneKeepsCounting},
-		{name: "prune beside publishers and refused callers neither fails nor deadlocks", holds: pruneBesideTraffic},
-	}
-}
-
 // leaveRecords leaves one record of each kind that prune may take, of the resource.
 func (s *session) leaveRecords(resource string) {
 	s.t.Helper()

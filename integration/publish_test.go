@@ -10,25 +10,6 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-func publishing() []behaviour {
-	return []behaviour{
-		{name: "each accepted publish is the next revision and the current result", holds: publishCounts},
-		{name: "revisions go on over a take-over", holds: revisionsGoOn},
-		{name: "a publish in time is not late", holds: publishInTime},
-		{name: "a publish after the lease ran out is accepted, late, and kept as late", holds: publishLate},
-		{name: "a publish after the lease ran out is refused while unexpired", holds: publishExpired},
-		{name: "a source that is too old is refused, one from the future is new", holds: freshness},
-		{name: "the age of a source is judged by the clock after the wait", holds: freshnessAfterTheWait},
-		{name: "the fence comes before expiry, expiry before staleness, staleness before the key", holds: orderOfReasons},
-		{name: "publish then release does both in one commit", holds: publishThenRelease},
-		{name: "publish then release that is refused releases nothing", holds: refusedPublishReleasesNothing},
-		{name: "payloads of every size and kind come back as they were", holds: keepsPayloads},
-		{name: "the content type is what the caller says", holds: keepsContentType},
-		{name: "a publish that is rolled back leaves nothing", holds: rolledBackPublishLeavesNothing},
-		{name: "a publish does not end the lease", holds: publishKeepsLease},
-	}
-}
-
 func publishCounts(db *Database) {
 	a := db.session()
 	token := a.takes("r")
@@ -223,19 +204,6 @@ func publishKeepsLease(db *Database) {
 	assert.Equal(db.t, before.LeaseUntil, after.LeaseUntil)
 	assert.Equal(db.t, before.AcquiredAt, after.AcquiredAt)
 	db.session().gets("held", acquire("r", "b"))
-}
-
-// fencedWrites: check and require make the caller's own writes part of the fence.
-func fencedWrites() []behaviour {
-	return []behaviour{
-		{name: "what the caller writes after check commits before any take-over", holds: writesBeforeTakeOver},
-		{name: "what the caller would write after a take-over is refused, and rolled back with require", holds: requireUndoes},
-		{name: "require says why, in message and detail, and leaves no record", holds: requireSaysWhy},
-		{name: "rolling back to a savepoint before check gives the lock back", holds: savepointGivesLockBack},
-		{name: "rolling back to a savepoint after check keeps the lock", holds: savepointKeepsLock},
-		{name: "check in autocommit is advice: it holds nothing", holds: checkInAutocommit},
-		{name: "check changes nothing", holds: checkChangesNothing},
-	}
 }
 
 func writesBeforeTakeOver(db *Database) {

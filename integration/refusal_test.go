@@ -132,26 +132,26 @@ func situations() []situation {
 	}
 }
 
-// refusalsAtOnce: what the plain read proves is answered at once, whoever holds the rows. Every reason, for
-// every call that can give it.
-func refusalsAtOnce() (behaviours []behaviour) {
+func refusalsOfTokens() (behaviours []behaviour) {
 	for _, c := range tokenCalls() {
 		for _, s := range situations() {
-			behaviours = append(behaviours, behaviour{
-				name:  c.name + " " + s.name + " is " + c.refusal(s.reason),
-				holds: func(db *Database) { refusesAtOnce(db, c, s.reason, s.token(db)) },
-			})
+			behaviours = append(behaviours, that(
+				c.name+" "+s.name+" is "+c.refusal(s.reason),
+				func(db *Database) { refusesAtOnce(db, c, s.reason, s.token(db)) }))
 		}
 	}
+	return behaviours
+}
+
+func refusalsByTheClock() (behaviours []behaviour) {
 	for _, c := range timedCalls() {
-		behaviours = append(behaviours, behaviour{
-			name: c.name + " of a lease that has run out is " + c.refusal(procedures.Expired),
-			holds: func(db *Database) {
+		behaviours = append(behaviours, that(
+			c.name+" of a lease that has run out is "+c.refusal(procedures.Expired),
+			func(db *Database) {
 				token := db.session().takes("r")
 				db.expire("r")
 				refusesAtOnce(db, c, procedures.Expired, token)
-			},
-		})
+			}))
 	}
 	return behaviours
 }
@@ -227,34 +227,30 @@ func events() []event {
 	}
 }
 
-// refusalsAfterWaiting: the token was good when it was read, and the row was decided while it was waited for.
-// The reasons that are missing here cannot be reached: docs/semantics.md has the proof.
-func refusalsAfterWaiting() (behaviours []behaviour) {
+func refusalsAfterEvents() (behaviours []behaviour) {
 	for _, c := range tokenCalls() {
 		for _, e := range events() {
 			behaviours = append(behaviours,
-				behaviour{
-					name:  c.name + " that waited for " + e.name + " is " + c.refusal(e.reason),
-					holds: func(db *Database) { refusesAfterWaiting(db, c, e) },
-				},
-				behaviour{
-					name:  c.name + " that waited for " + e.name + " which was rolled back is " + c.accepts,
-					holds: func(db *Database) { acceptsAfterWaiting(db, c, e) },
-				})
+				that(c.name+" that waited for "+e.name+" is "+c.refusal(e.reason),
+					func(db *Database) { refusesAfterWaiting(db, c, e) }),
+				that(c.name+" that waited for "+e.name+" which was rolled back is "+c.accepts,
+					func(db *Database) { acceptsAfterWaiting(db, c, e) }))
 		}
+	}
+	return behaviours
+}
+
+func refusalsAfterRemoval() (behaviours []behaviour) {
+	for _, c := range tokenCalls() {
 		behaviours = append(behaviours,
-			behaviour{
-				name: c.name + " that waited for a removal and a new lease of the name is " + c.refusal(procedures.NotFound),
-				holds: func(db *Database) {
+			that(c.name+" that waited for a removal and a new lease of the name is "+c.refusal(procedures.NotFound),
+				func(db *Database) {
 					findsNothingAfterWaiting(db, c, acquire("r", "b"), procedures.Superseded)
-				},
-			},
-			behaviour{
-				name: c.name + " that waited for a removal and a new floor of the name is " + c.refusal(procedures.NotFound),
-				holds: func(db *Database) {
+				}),
+			that(c.name+" that waited for a removal and a new floor of the name is "+c.refusal(procedures.NotFound),
+				func(db *Database) {
 					findsNothingAfterWaiting(db, c, raiseFloor("r", 100), procedures.NotFound)
-				},
-			})
+				}))
 	}
 	return behaviours
 }

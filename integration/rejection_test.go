@@ -9,27 +9,16 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-// counting: every refusal is kept with its cause, since different causes ask for different action.
-func counting() (behaviours []behaviour) {
+func everyRefusalIsKept() (behaviours []behaviour) {
 	for _, c := range append(tokenCalls(), timedCalls()...) {
 		if c.row == lease && c.refuses == "refused" && c.name != "release" {
 			continue // require: its error undoes the record
 		}
-		behaviours = append(behaviours, behaviour{
-			name:  "a refusal of " + c.name + " is kept with what it saw",
-			holds: func(db *Database) { keepsRefusal(db, c) },
-		})
+		behaviours = append(behaviours, that(
+			"a refusal of "+c.name+" is kept with what it saw",
+			func(db *Database) { keepsRefusal(db, c) }))
 	}
-	return append(behaviours, []behaviour{
-		{name: "repeats within a minute are counted in one row", holds: countsRepeats},
-		{name: "repeats after a minute begin another row", holds: beginsAnotherRow},
-		{name: "refusals that differ in token, call or reason are kept apart", holds: keepsApart},
-		{name: "a refusal in a transaction that is rolled back leaves nothing", holds: rolledBackRefusal},
-		{name: "a refusal while another of the same token is undecided is kept beside it", holds: undecidedRefusal},
-		{name: "what is accepted, replayed, held or explained is no refusal", holds: noRefusal},
-		{name: "rejections_by_reason counts calls and resources by the hour", holds: byReason},
-		{name: "late publications are shown apart", holds: showsLate},
-	}...)
+	return behaviours
 }
 
 func operation(c tokenCall) string { return c.with(procedures.Token{}).name }

@@ -11,57 +11,6 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-// A repeated call whose first answer was lost gets that answer again, and has no second effect.
-func retries() []behaviour {
-	return []behaviour{
-		{name: "acquire with its request id gets its generation and the lease as it is now", holds: acquireReplaysLive},
-		{name: "acquire with its request id changes nothing, whatever else it says", holds: acquireReplayChangesNothing},
-		{name: "acquire with its request id gets its generation after the lease ran out", holds: acquireReplaysExpired},
-		{name: "acquire with its request id gets its generation after the release", holds: acquireReplaysReleased},
-		{name: "acquire with its request id is a new request once superseded", holds: acquireAfterSuperseded},
-		{name: "acquire with its request id is a new request after a seizure", holds: acquireAfterSeizure},
-		{name: "acquire with another's request id is held", holds: acquireOfAnotherOwner},
-		{name: "acquire by the holder without the request id is held", holds: acquireIsNotReentrant},
-		{name: "acquire with its request id waits for nobody", holds: acquireReplaysWithoutLock},
-		{name: "acquire that overlaps its own first call gets that one's generation", holds: acquireOverlapsItself},
-		{name: "acquire that overlaps its own first call ever gets that one's generation", holds: firstAcquireOverlapsItself},
-		{name: "acquire with one request id from many clients is granted once", holds: acquireFromManyClients},
-
-		{name: "publish with its operation key gets the first revision and time", holds: publishReplays},
-		{name: "publish with the operation key of another payload is key_conflict", holds: conflicts(
-			func(token procedures.Token) call { return publish(token, "another", keyed("k")) })},
-		{name: "publish with the operation key of another content type is key_conflict", holds: conflicts(
-			func(token procedures.Token) call { return publish(token, "{}", keyed("k"), ofType("text/plain")) })},
-		{name: "publish with the operation key of another policy is key_conflict", holds: conflicts(
-			func(token procedures.Token) call { return publish(token, "{}", keyed("k"), whileUnexpired) })},
-		{name: "publish with the operation key of one that released nothing is key_conflict", holds: conflicts(
-			func(token procedures.Token) call { return publish(token, "{}", keyed("k"), thenRelease) })},
-		{name: "publish with its operation key is replayed after a take-over", holds: publishReplaysAfterTakeOver},
-		{name: "publish with its operation key is replayed after the lease ran out", holds: publishReplaysAfterExpiry},
-		{name: "publish with its operation key is replayed after its source went stale", holds: publishReplaysStale},
-		{name: "publish then release with its operation key is replayed after its release", holds: publishReplaysAfterRelease},
-		{name: "publish then release that overlaps its own first call is replayed", holds: publishOverlapsItself},
-		{name: "publish then release finds its first call although the release became visible while it read",
-			holds: publishReadsLeaseBeforeKey},
-		{name: "publish that overlaps another of its operation key is key_conflict", holds: publishOverlapsConflict},
-		{name: "publish with its operation key waits for nobody", holds: publishReplaysWithoutLock},
-		{name: "publish with an old operation key is a new one in a new generation", holds: publishInNewGeneration},
-		{name: "publish that was refused is not remembered by its operation key", holds: refusedPublishIsNotRemembered},
-		{name: "publish that was rolled back is not remembered by its operation key", holds: rolledBackPublishIsNotRemembered},
-		{name: "publish with one operation key from many clients is accepted once", holds: publishFromManyClients},
-
-		{name: "release may be repeated", holds: releaseReplays},
-		{name: "release that is repeated after a take-over is superseded and leaves the new holder alone", holds: releaseAfterTakeOver},
-		{name: "renew may be repeated, shorten the lease and revive one that nobody took", holds: renewRepeats},
-		{name: "seize that is repeated gets the same generation", holds: seizeReplays},
-		{name: "seize by another operator is refused", holds: seizeByAnother},
-		{name: "seize that overlaps its own first call gets that one's generation", holds: seizeOverlapsItself},
-		{name: "remove that is repeated is removed", holds: removeReplays},
-		{name: "remove by another operator does not find it", holds: removeByAnother},
-		{name: "raise_floor that is repeated is unchanged", holds: raiseFloorRepeats},
-	}
-}
-
 func acquireReplaysLive(db *Database) {
 	a, id := db.session(), uuid.New()
 	token := a.takes("r", requested(id), saying(`{"pod": "a-1"}`))
@@ -203,13 +152,13 @@ func publishReplays(db *Database) {
 	assert.Equal(db.t, "newer", db.published("r")[0].Payload)
 }
 
-func conflicts(other func(procedures.Token) call) func(*Database) {
+func conflicts(payload string, options ...func(*procedures.PublishParams)) func(*Database) {
 	return func(db *Database) {
 		a := db.session()
 		token := a.takes("r")
 		a.gets("accepted", publish(token, "{}", keyed("k")))
 		before := db.row("r")
-		got := a.gets("rejected: key_conflict", other(token))
+		got := a.gets("rejected: key_conflict", publish(token, payload, append(options, keyed("k"))...))
 		db.sawTheRow(got)
 		assert.Equal(db.t, before, db.row("r"))
 		assert.Equal(db.t, "{}", db.published("r")[0].Payload)

@@ -11,64 +11,40 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
-// nobodyStarves: who is told no, in a transaction that stays open, stands in nobody's way; and neither does
-// a fenced transaction in its own renewal's.
-func nobodyStarves() (behaviours []behaviour) {
+func refusedCallersHoldNothing() (behaviours []behaviour) {
 	for _, r := range refusedCallers() {
-		behaviours = append(behaviours, behaviour{
-			name:  r.name + " in an open transaction starves nobody",
-			holds: func(db *Database) { refusedCallerStarvesNobody(db, r) },
-		})
+		behaviours = append(behaviours, that(
+			r.name+" in an open transaction starves nobody",
+			func(db *Database) { refusedCallerStarvesNobody(db, r) }))
 	}
 	for _, c := range tokenCalls() {
 		for _, s := range situations() {
-			behaviours = append(behaviours, behaviour{
-				name:  c.name + " " + s.name + " in an open transaction holds no lock",
-				holds: func(db *Database) { refusalHoldsNoLock(db, c.with(s.token(db))) },
-			})
+			behaviours = append(behaviours, that(
+				c.name+" "+s.name+" in an open transaction holds no lock",
+				func(db *Database) { refusalHoldsNoLock(db, c.with(s.token(db))) }))
 		}
 		if c.row == lease {
-			behaviours = append(behaviours, behaviour{
-				name:  c.name + " that was overtaken while it waited lets the new holder renew, and is ended when it idles",
-				holds: func(db *Database) { overtakenCallerLetsRenew(db, c) },
-			})
+			behaviours = append(behaviours, that(
+				c.name+" that was overtaken while it waited lets the new holder renew, and is ended when it idles",
+				func(db *Database) { overtakenCallerLetsRenew(db, c) }))
 		}
 	}
+	return behaviours
+}
+
+func fencedTransactionsAreBounded() (behaviours []behaviour) {
 	for _, c := range fencedCalls() {
 		behaviours = append(behaviours,
-			behaviour{
-				name:  "a transaction fenced by " + c.name + " outlives its lease and lets it be renewed",
-				holds: func(db *Database) { fencedTransactionLetsRenew(db, c) },
-			},
-			behaviour{
-				name:  "a take-over waits for a transaction fenced by " + c.name + ", bounded",
-				holds: func(db *Database) { takeOverWaitsForFencedTransaction(db, c) },
-			},
-			behaviour{
-				name:  "a stalled transaction fenced by " + c.name + " is ended after its ttl and taken over",
-				holds: func(db *Database) { stalledTransactionIsEnded(db, c) },
-				needs: []capability{idleBound},
-			},
-			behaviour{
-				name:  c.name + " keeps the caller's smaller bound on idling, and only for its transaction a smaller one",
-				holds: func(db *Database) { idleBoundOfTheCallerStays(db, c) },
-				needs: []capability{idleBound, directSessions},
-			})
+			that("a transaction fenced by "+c.name+" outlives its lease and lets it be renewed",
+				func(db *Database) { fencedTransactionLetsRenew(db, c) }),
+			that("a take-over waits for a transaction fenced by "+c.name+", bounded",
+				func(db *Database) { takeOverWaitsForFencedTransaction(db, c) }),
+			that("a stalled transaction fenced by "+c.name+" is ended after its ttl and taken over",
+				func(db *Database) { stalledTransactionIsEnded(db, c) }, idleBound),
+			that(c.name+" keeps the caller's smaller bound on idling, and only for its transaction a smaller one",
+				func(db *Database) { idleBoundOfTheCallerStays(db, c) }, idleBound, directSessions))
 	}
-	return append(behaviours,
-		behaviour{name: "a renewal that was overtaken while it waited lets the new holder work, and is ended when it idles",
-			holds: overtakenRenewalLetsWork},
-		behaviour{name: "an acquire that lost the race for a name lets the winner renew, and is ended when it idles",
-			holds: lostAcquireLetsRenew},
-		behaviour{name: "two refused callers with the same token do not wait for one another",
-			holds: sameRefusalTwice},
-		behaviour{name: "a take-over gives up after five seconds, whatever longer the caller would wait",
-			holds: takeOverGivesUp, needs: []capability{directSessions}},
-		behaviour{name: "seize, remove and raise_floor give up like a take-over",
-			holds: interventionsGiveUp},
-		behaviour{name: "lease_status names the session that a take-over waits for",
-			holds: statusNamesTheBlocker},
-	)
+	return behaviours
 }
 
 // refusedCaller is a caller who is refused, held or answered with an old answer while b holds the lease.

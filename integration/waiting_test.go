@@ -43,58 +43,32 @@ func endingsOfLease() []ending {
 	}
 }
 
-// clockAfterTheWait: whatever ended the wait, times are those after it.
 func clockAfterTheWait() (behaviours []behaviour) {
 	for _, e := range endingsOfTerm() {
 		behaviours = append(behaviours,
-			behaviour{
-				name:  "a renewal lasts for its whole ttl after it waited for one who " + e.name,
-				holds: func(db *Database) { renewalLastsFromItsEnd(db, e) },
-			},
-			behaviour{
-				name:  "an acquire gives out its whole ttl after it waited for the time row of one who " + e.name,
-				holds: func(db *Database) { acquireLastsFromItsEnd(db, e) },
-			})
+			that("a renewal lasts for its whole ttl after it waited for one who "+e.name,
+				func(db *Database) { renewalLastsFromItsEnd(db, e) }),
+			that("an acquire gives out its whole ttl after it waited for the time row of one who "+e.name,
+				func(db *Database) { acquireLastsFromItsEnd(db, e) }))
 	}
 	for _, e := range endingsOfLease() {
-		behaviours = append(behaviours, behaviour{
-			name:  "an acquire gives out its whole ttl after it waited for one who " + e.name,
-			holds: func(db *Database) { acquireLastsFromItsEnd(db, e) },
-		})
+		behaviours = append(behaviours, that(
+			"an acquire gives out its whole ttl after it waited for one who "+e.name,
+			func(db *Database) { acquireLastsFromItsEnd(db, e) }))
 		for _, c := range timedCalls() {
 			behaviours = append(behaviours,
-				behaviour{
-					name:  c.name + " is refused when the lease runs out while it waits for one who " + e.name,
-					holds: func(db *Database) { expiresWhileWaiting(db, c, e) },
-				},
-				behaviour{
-					name:  c.name + " is " + c.accepts + " when the lease is renewed while it waits for one who " + e.name,
-					holds: func(db *Database) { isRenewedWhileWaiting(db, c, e) },
-				})
+				that(c.name+" is refused when the lease runs out while it waits for one who "+e.name,
+					func(db *Database) { expiresWhileWaiting(db, c, e) }),
+				that(c.name+" is "+c.accepts+" when the lease is renewed while it waits for one who "+e.name,
+					func(db *Database) { isRenewedWhileWaiting(db, c, e) }))
 		}
 		for _, c := range tokenCalls()[2:] { // those that tell how late they are
-			behaviours = append(behaviours, behaviour{
-				name:  c.name + " is late when the lease runs out while it waits for one who " + e.name,
-				holds: func(db *Database) { isLateAfterWaiting(db, c, e) },
-			})
+			behaviours = append(behaviours, that(
+				c.name+" is late when the lease runs out while it waits for one who "+e.name,
+				func(db *Database) { isLateAfterWaiting(db, c, e) }))
 		}
 	}
-	return append(behaviours,
-		behaviour{name: "an acquire that waited for a fenced transaction does not call a lease dead that was renewed meanwhile",
-			holds: acquireSeesRenewalBesideFencedTransaction},
-		behaviour{name: "an acquire that waited for a renewal does not call that lease dead",
-			holds: acquireSeesRenewalItWaitedFor},
-		behaviour{name: "an acquire that waited for a take-over takes over when that lease has run out as well",
-			holds: acquireSeesTheWinnerRunOut},
-		behaviour{name: "an acquire that waited for the first lease of a name takes over when that has run out",
-			holds: acquireSeesTheFirstRunOut},
-		behaviour{name: "an acquire that waited for a release takes the lease",
-			holds: acquireSeesRelease},
-		behaviour{name: "an acquire that waited for a take-over is held by the winner",
-			holds: acquireSeesTheWinner},
-		behaviour{name: "an acquire that waited for a first lease which was rolled back is the first",
-			holds: acquireAfterRolledBackFirst},
-	)
+	return behaviours
 }
 
 // lasts demands that a lease was given for exactly ttl, counted from a moment after the wait.
