@@ -14,10 +14,13 @@ import (
 	"github.com/fencectl/fencectl/internal/deploy"
 	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/engine"
+	"github.com/fencectl/fencectl/procs"
 )
 
-// server is shared by all tests; each has databases of its own. Roles are the server's, and so are shared.
-var server *devdb.Server
+// shared is the server of most tests; each has databases of its own there. Roles belong to the server.
+var shared *testServer
+
+type testServer struct{ *devdb.Server }
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
@@ -28,28 +31,66 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	settings := devdb.TestSettings()
-	settings["max_prepared_transactions"] = "5"
-	settings["max_connections"] = "200"
-	var err error
-	if server, err = devdb.StartPostgres(ctx, devdb.Options{Settings: settings, LocalOnly: true}); err != nil {
+	server, err := devdb.StartPostgres(ctx, serverOptions())
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = server.Stop(ctx) }()
+	shared = &testServer{server}
 	fmt.Println("deploy: PostgreSQL", server.Version())
 	return m.Run()
+}
+
+// serverOptions take the version from FENCECTL_TEST_PG where that is one version.
+func serverOptions() devdb.Options {
+	settings := devdb.TestSettings()
+	settings["max_prepared_transactions"] = "5"
+	settings["max_connections"] = "200"
+	options := devdb.Options{Settings: settings, LocalOnly: true}
+	if version := os.Getenv("FENCECTL_TEST_PG"); version != "all" {
+		options.Version = version
+	}
+	return options
+}
+
+// newServer starts a server for one test.
+func newServer(t *testing.T) *testServer {
+	t.Helper()
+	server, err := devdb.StartPostgres(context.Background(), serverOptions())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop(context.Background()) })
+	return &testServer{server}
 }
 
 var databaseCount atomic.Int64
 
 // newDatabase returns an empty database.
-func newDatabase(t *testing.T) *database {
+func (s *testServer) newDatabase(t *testing.T) *database {
 	t.Helper()
 	name := fmt.Sprintf("deploy_%d", databaseCount.Add(1))
-	require.NoError(t, server.CreateDatabase(context.Background(), name, ""))
-	return &database{t: t, name: name, dsn: server.DSN(name)}
+	require.NoError(t, s.CreateDatabase(context.Background(), name, ""))
+	return &database{t: t, name: name, dsn: s.DSN(name)}
 }
+
+// dropRoles drops our roles with all that depends on them.
+func (s *testServer) dropRoles(t *testing.T) {
+	t.Helper()
+	conn := connect(t, s.DSN("postgres"))
+	rows, err := conn.Query(context.Background(), "SELECT datname::text FROM pg_database WHERE datname LIKE 'deploy%'")
+	require.NoError(t, err)
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for _, name := range names {
+		require.NoError(t, s.DropDatabase(context.Background(), name))
+	}
+	for _, role := range procs.Roles() {
+		_, err := conn.Exec(context.Background(), "DROP ROLE IF EXISTS "+role.Name)
+		require.NoError(t, err)
+	}
+}
+
+func newDatabase(t *testing.T) *database { return shared.newDatabase(t) }
 
 // newInstalled returns a database with a fence.
 func newInstalled(t *testing.T) *database {

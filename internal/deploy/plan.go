@@ -273,16 +273,12 @@ func (p *plan) routinesSection(objects []engine.Relation, files []engine.File) s
 	if !p.grants {
 		return s
 	}
-	for i, sql := range p.script.Revoke(grantObjects(objects, files), grantees()) {
-		name := ""
-		if i == 0 {
-			name = "grants"
-		}
-		s.statements = append(s.statements, statement{name, sql})
-	}
+	// One batch: what is revoked here is granted again here.
+	batch := p.script.Revoke(grantObjects(objects, files), grantees())
 	for _, g := range append(expectedGrants(files), p.keptGrants...) {
-		s.statements = append(s.statements, statement{"", p.script.Grant(g)})
+		batch = append(batch, p.script.Grant(g))
 	}
+	s.statements = append(s.statements, statement{"grants", strings.Join(batch, "\n")})
 	return s
 }
 

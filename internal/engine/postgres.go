@@ -115,7 +115,7 @@ func (p *postgres) Write(ctx context.Context, options WriteOptions, run func(con
 	if pooler == poolerTransaction {
 		return &Error{
 			Kind:    KindUnfit,
-			Message: "there is a transaction-mode connection pooler between fencectl and the server, which gives the session, and with it the migration lock, to other clients",
+			Message: "there is a connection pooler in transaction mode between fencectl and the server (or one that is too busy to tell): it gives the session, and with it the migration lock, to other clients",
 			Hint:    "connect to the server directly (or through a session-mode pool), for this command only",
 		}
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +49,7 @@ func comparePooledClients(ctx context.Context, conn *pgx.Conn, config *pgx.ConnC
 	defer cancel()
 	second, err := pgx.ConnectConfig(limited, config.Copy())
 	if err != nil {
-		return unanswered(ctx, limited, err)
+		return unanswered(ctx, err)
 	}
 	defer closeDetached(ctx, second)
 	for range poolerRounds {
@@ -60,7 +59,7 @@ func comparePooledClients(ctx context.Context, conn *pgx.Conn, config *pgx.ConnC
 		}
 		other, err := backendPID(limited, second)
 		if err != nil {
-			return unanswered(ctx, limited, err)
+			return unanswered(ctx, err)
 		}
 		if own != first || other == own {
 			return poolerTransaction, nil
@@ -69,16 +68,13 @@ func comparePooledClients(ctx context.Context, conn *pgx.Conn, config *pgx.ConnC
 	return poolerSession, nil
 }
 
-// unanswered judges a second client that got no server in time, or was turned away. That happens where every
-// session is taken, and where the pool is busy; the careful answer is that sessions may be shared.
-func unanswered(ctx, limited context.Context, err error) (poolerMode, error) {
+// unanswered judges a second client that got no session in time, or was turned away: the pool is busy, and its
+// sessions may or may not be shared. The careful answer is that they are.
+func unanswered(ctx context.Context, err error) (poolerMode, error) {
 	if ctx.Err() != nil {
 		return poolerNone, err
 	}
-	if limited.Err() != nil || !errors.Is(err, context.Canceled) {
-		return poolerTransaction, nil
-	}
-	return poolerNone, err
+	return poolerTransaction, nil
 }
 
 func backendPID(ctx context.Context, conn *pgx.Conn) (uint32, error) {
