@@ -39,7 +39,6 @@ func eachGuarded(t *testing.T, test func(t *testing.T, db *guarded)) {
 func newGuarded(t *testing.T, server *postgres) *guarded {
 	t.Helper()
 	db := server.create(t).(*postgresDatabase)
-	require.NoError(t, grantRights(t.Context(), server.dsn(db.database)))
 	admin, err := pgx.Connect(t.Context(), server.dsn(db.database))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = admin.Close(context.Background()) })

@@ -155,14 +155,16 @@ func databaseName(kind string) string {
 	return "fencectl_test_" + kind + "_" + strings.ToLower(rand.Text()[:10])
 }
 
-// install migrates a database as `fencectl migrate` does.
+// install migrates a database as `fencectl migrate` does, and breaks a rule in it where the run asks for that.
 func install(ctx context.Context, dsn string) error {
 	opened, err := fenceengine.Open(dsn, fenceengine.Options{})
 	if err != nil {
 		return err
 	}
-	_, err = deploy.New(opened).Migrate(ctx, deploy.MigrateOptions{LockTimeout: deploy.DefaultLockTimeout})
-	return err
+	if _, err := deploy.New(opened).Migrate(ctx, deploy.MigrateOptions{LockTimeout: deploy.DefaultLockTimeout}); err != nil {
+		return err
+	}
+	return mutate(ctx, dsn)
 }
 
 func (e *postgres) name() string { return e.title }
