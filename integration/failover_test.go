@@ -55,7 +55,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, create func() *Database)
 	eachEngine(t, func(t *testing.T, e engine) {
 		server := plain(t, e)
 		test(t, func() *Database {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience())
 			t.Cleanup(cancel)
 			return &Database{backend: server.create(t), t: t, e: e, ctx: ctx}
 		})
@@ -65,7 +65,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, create func() *Database)
 // newServer starts a server with one migrated database.
 func newServer(t *testing.T, version string, settings map[string]string) *Database {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
 	t.Cleanup(cancel)
 	all := devdb.TestSettings()
 	for name, value := range settings {
@@ -92,7 +92,7 @@ func stopAtEnd(t *testing.T, server *devdb.Server) {
 // databaseOn is a database that exists on a server of the test's own.
 func databaseOn(t *testing.T, server *devdb.Server, name string) *Database {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
 	t.Cleanup(cancel)
 	e := &postgres{title: "PostgreSQL " + server.Version(), server: server, dsn: server.DSN}
 	pool, err := pgxpool.New(ctx, server.DSN(name))
