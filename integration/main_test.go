@@ -67,7 +67,7 @@ func behave(t *testing.T, e engine, b behaviour) {
 	for _, need := range b.needs {
 		if !e.can(need) {
 			theRun.count(e, func(c *tally) { c.notRun[need]++ })
-			t.Skipf("not run: %s has no %s", e.name(), need)
+			t.Skipf("not run: it needs %s", need)
 		}
 	}
 	t.Cleanup(func() {
@@ -127,7 +127,7 @@ func (r *testRun) summary() string {
 		fmt.Fprintf(&b, "integration: %s: %d behaviours run, %d failed\n", e.name(), counted.run, counted.failed)
 		var left []string
 		for need, n := range counted.notRun {
-			left = append(left, fmt.Sprintf("integration: %s: %d behaviours not run: no %s\n", e.name(), n, need))
+			left = append(left, fmt.Sprintf("integration: %s: %d behaviours not run: they need %s\n", e.name(), n, need))
 		}
 		slices.Sort(left)
 		b.WriteString(strings.Join(left, ""))

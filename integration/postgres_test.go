@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -113,21 +114,20 @@ func adoptPostgres(ctx context.Context, dsn string) (engine, error) {
 	}
 	defer conn.Close(ctx)
 	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
-	e := &postgres{
-		title: "PostgreSQL " + version,
-		dsn: func(database string) string {
-			config, err := pgx.ParseConfig(dsn)
-			if err != nil {
-				return dsn
-			}
-			return fmt.Sprintf("host=%s port=%d user=%s password='%s' dbname=%s",
-				config.Host, config.Port, config.User, strings.ReplaceAll(config.Password, "'", `\'`), database)
-		},
-	}
+	e := &postgres{title: "PostgreSQL " + version, dsn: func(database string) string { return inDatabase(dsn, database) }}
 	if err := e.prepare(ctx); err != nil {
 		return nil, errors.Join(err, e.stop(ctx))
 	}
 	return e, nil
+}
+
+// inDatabase is the DSN, a URL or keywords, with another database.
+func inDatabase(dsn, database string) string {
+	if parsed, err := url.Parse(dsn); err == nil && parsed.Scheme != "" {
+		parsed.Path = "/" + database
+		return parsed.String()
+	}
+	return dsn + " dbname=" + database
 }
 
 // prepare migrates the template that every test's database is a copy of.
