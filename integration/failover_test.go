@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -222,7 +223,7 @@ func clientProgram(t *testing.T, db *Database, name string) string {
 	}
 	program, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("not run: there is no %s for PostgreSQL %s", name, serverOf(db).Version())
+		theRun.leavesOut(t, fmt.Sprintf("PostgreSQL %s: a dump restored elsewhere: there is no %s", serverOf(db).Version(), name))
 	}
 	return program
 }

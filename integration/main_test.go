@@ -31,7 +31,7 @@ type testRun struct {
 
 	mu      sync.Mutex
 	engines []engine
-	missing []string // engines that were asked for and could not be started, with the reason
+	missing []string // engines and tests that could not be run, with the reason
 	failure error
 	tally   map[string]*tally
 }
@@ -47,7 +47,10 @@ type tally struct {
 func eachEngine(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Helper()
 	theRun.start.Do(func() {
-		theRun.engines, theRun.missing, theRun.failure = startPostgresEngines(context.Background())
+		engines, missing, err := startPostgresEngines(context.Background())
+		theRun.mu.Lock()
+		defer theRun.mu.Unlock()
+		theRun.engines, theRun.missing, theRun.failure = engines, append(theRun.missing, missing...), err
 	})
 	if theRun.failure != nil {
 		t.Fatalf("start engines: %v", theRun.failure)
@@ -79,6 +82,17 @@ func behave(t *testing.T, e engine, b behaviour) {
 		})
 	})
 	b.holds(newDatabase(t, e))
+}
+
+// leavesOut skips a test for want of something, and says so in the summary, which a passing run would not.
+func (r *testRun) leavesOut(t *testing.T, what string) {
+	t.Helper()
+	r.mu.Lock()
+	if line := what + ": not run"; !slices.Contains(r.missing, line) {
+		r.missing = append(r.missing, line)
+	}
+	r.mu.Unlock()
+	t.Skip("not run: " + what)
 }
 
 func (r *testRun) count(e engine, change func(*tally)) {

@@ -151,3 +151,42 @@ func killedLine(killer string) string {
 	}
 	return "TestConformance/[^/]+/" + testName(chapter) + "/" + testName(behaviour)
 }
+
+// mutationTable is the part of docs/testing.md that says which test kills which mutation.
+func mutationTable() string {
+	var b strings.Builder
+	b.WriteString("| # | rule | without it | in | red |\n| --: | --- | --- | --- | --- |\n")
+	for i, m := range mutations() {
+		fmt.Fprintf(&b, "| %d | %s | %s | `%s` | %s |\n", i, m.rule, m.breaks, m.file, strings.Join(m.killers, "; "))
+	}
+	return b.String()
+}
+
+func TestTheTestingPageListsTheMutations(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/testing.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(page), "<!-- mutations -->\n")
+	require.True(t, found, "the marker before the table")
+	table, _, found := strings.Cut(rest, "\n<!-- end of mutations -->")
+	require.True(t, found, "the marker after the table")
+	assert.Equal(t, mutationTable(), table+"\n", "docs/testing.md and mutations() differ")
+}
+
+// A killer that no longer exists would be a mutation that nobody notices.
+func TestEveryKillerExists(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, chapter := range contract() {
+		for _, b := range chapter.behaviours {
+			known[chapter.name+"/"+b.name] = true
+		}
+	}
+	for _, m := range mutations() {
+		for _, killer := range m.killers {
+			if strings.Contains(killer, "/") {
+				assert.True(t, known[killer], "%s: %s: no behaviour %q", m.rule, m.breaks, killer)
+			}
+		}
+	}
+}

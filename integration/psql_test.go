@@ -68,7 +68,7 @@ func TestNamesArriveThroughPsqlAsTheyAre(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("psql")
 	if err != nil {
-		t.Skip("not run: there is no psql on the path")
+		theRun.leavesOut(t, "names through psql: there is none on the path")
 	}
 	eachDatabase(t, func(t *testing.T, create func() *Database) {
 		db := create()
