@@ -262,7 +262,8 @@ func manyClients(level isolation) func(*Database) {
 				session: s, history: h, level: level,
 				random: rand.New(rand.NewPCG(seed, uint64(i))), last: map[string]procedures.Token{},
 			}
-			for range acts {
+			// An order of a few results would prove little.
+			for n := 0; n < acts || h.results() < 20 && db.ctx.Err() == nil; n++ {
 				c.acts(fmt.Sprint("r", c.random.IntN(3)))
 			}
 		})
@@ -362,11 +363,17 @@ func (h *history) granted(resource string, generation int64) {
 	h.grants = append(h.grants, grant{resource, generation})
 }
 
+func (h *history) results() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.published)
+}
+
 // holds looks at the whole history.
 func (h *history) holds(t *testing.T) {
 	t.Helper()
 	assert.Empty(t, h.other)
-	require.NotEmpty(t, h.published)
+	require.NotEmpty(t, h.grants)
 	seen := map[grant]bool{}
 	for _, g := range h.grants {
 		require.False(t, seen[g], "%v was given out twice", g)
