@@ -175,7 +175,7 @@ func (d *database) write(ctx context.Context, lockWait time.Duration, f func(pro
 		if !again || try == tries || ctx.Err() != nil {
 			return &callError{err: err, unknown: unknown}
 		}
-		d.app.note("%s; trying again", redact(err.Error()))
+		d.app.note("%s; trying again", serverMessage(err))
 		if sleep(ctx, time.Duration(try)*200*time.Millisecond+jitter()) != nil {
 			return &callError{err: err, unknown: unknown}
 		}
@@ -187,16 +187,36 @@ func (d *database) try(ctx context.Context, lockWait time.Duration, f func(proce
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
-	return pgx.BeginFunc(ctx, d.conn, func(tx pgx.Tx) error {
-		if lockWait > 0 {
-			// For this transaction only: behind a pooler, a session's settings are somebody else's next.
-			_, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(lockWait.Milliseconds()))
-			if err != nil {
-				return err
-			}
+	// Not pgx.BeginFunc: when the answer to COMMIT is lost, it returns the error of its ROLLBACK instead, which
+	// says that nothing was sent.
+	tx, err := d.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := inTransaction(ctx, tx, lockWait, f); err != nil {
+		d.rollback(ctx, tx)
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+func inTransaction(ctx context.Context, tx pgx.Tx, lockWait time.Duration, f func(procedures.Procedures) error) error {
+	if lockWait > 0 {
+		// For this transaction only: behind a pooler, a session's settings are somebody else's next.
+		_, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(lockWait.Milliseconds()))
+		if err != nil {
+			return err
 		}
-		return f(procedures.Postgres{DB: tx})
-	})
+	}
+	return f(procedures.Postgres{DB: tx})
+}
+
+// rollback ends a failed transaction. It cannot fail in a way that matters: without it the server rolls back
+// when the connection ends.
+func (d *database) rollback(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
+	defer cancel()
+	_ = tx.Rollback(ctx)
 }
 
 // lockWait is how long a call may wait for a row: most of the command's time, so that the answer "busy" comes

@@ -72,7 +72,7 @@ func (a *app) notes(notes []string) {
 
 // explainDeployment explains an error of migrate and its kin.
 func explainDeployment(e *deploy.Error) failure {
-	f := failure{Kind: string(e.Kind), Message: e.Error(), Hint: e.Hint}
+	f := failure{Kind: string(e.Kind), Message: oneLine(e), Hint: e.Hint}
 	var server *pgconn.PgError
 	if errors.As(e, &server) {
 		f.SQLState = &server.Code

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -218,7 +219,6 @@ func explainCall(call *callError) failure {
 	case call.reading && f.OutcomeUnknown:
 		// What only reads leaves no outcome behind.
 		f.Kind, f.OutcomeUnknown = string(procedures.KindCannotConnect), false
-		f.Message = "the connection was lost: " + f.Message
 	case call.unknown:
 		f.Kind, f.Retryable, f.OutcomeUnknown = string(procedures.KindOutcomeUnknown), true, true
 	}
@@ -238,7 +238,15 @@ func serverMessage(err error) string {
 		// The server names it, and it may be what follows a blank in a password that lacks its quotes.
 		return "the server does not know a setting that the DSN holds"
 	}
-	// A failed connection has a line for each attempt; with and without TLS they usually say the same.
+	if errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the connection was lost before the answer came"
+	}
+	return oneLine(err)
+}
+
+// oneLine is an error's text in one line. A failed connection has a line for each attempt; with and without TLS
+// they usually say the same.
+func oneLine(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		if line = strings.TrimSpace(line); !slices.Contains(lines, line) {

@@ -57,6 +57,12 @@ func Classify(err error) Failure {
 	if errors.As(err, &connect) {
 		return Failure{Kind: KindCannotConnect}
 	}
+	// pgx says of this one that nothing was sent, but it also returns it when the reply to a statement without
+	// parameters (COMMIT, a batch) was lost: the read that fails closes the connection, and the next read
+	// reports the closed connection (pgconn.MultiResultReader.NextResult drops the first error).
+	if errors.Is(err, pgconn.ErrConnClosed) {
+		return Failure{Kind: KindOutcomeUnknown}
+	}
 	if pgconn.SafeToRetry(err) {
 		return Failure{Kind: KindCannotConnect}
 	}
