@@ -224,7 +224,9 @@ func takeOverWaitsForFencedTransaction(db *Database, c tokenCall) {
 	a.begins().gets(c.accepts, c.with(token))
 	db.endLease("r")
 
+	began := time.Now()
 	impatient.gets("busy", acquire("r", "impatient"))
+	assert.Less(db.t, time.Since(began), 4*time.Second, "the caller's own bound is smaller")
 	waiting := b.waitsOn(acquire("r", "b"))
 	a.commits()
 	got := waiting.gets("acquired")
@@ -298,9 +300,11 @@ func interventionsGiveUp(db *Database) {
 	a.begins().gets("ok", check(token))
 	db.endLease("r")
 
+	began := time.Now()
 	impatient.gets("busy", seize("r", token.Generation, "operator"))
 	impatient.gets("busy", remove("r", token.Generation, "operator"))
 	impatient.gets("busy", raiseFloor("r", 10))
+	assert.Less(db.t, time.Since(began), 4*time.Second, "the caller's own bound is smaller")
 	a.commits()
 
 	a.begins().takes("s")
