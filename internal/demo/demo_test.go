@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/engine"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
@@ -94,6 +95,23 @@ func TestStepsAreComplete(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		require.Equal(t, "25P03", *steps[22].Reason)
 	}
+}
+
+// A pooler hands the server's sessions around, and one of them is ended in the middle of the story.
+func TestStoryComesOutThroughAPoolerToo(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	pooler, err := devdb.StartPgbouncer(t.Context(), server, devdb.TransactionPooling)
+	if errors.Is(err, devdb.ErrNoPgbouncer) {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, pooler.Stop(context.Background())) })
+	options, _ := on(pooler.DSN(dial(t, dsn).Config().Database), &audience{})
+	steps, err := Run(t.Context(), options)
+	require.NoError(t, err)
+	require.Equal(t, told(stallCall, outcomeStopped, continueCall), outline(steps))
+	requireNoRows(t, dsn)
 }
 
 func TestStoryIsTheSameWhereWorkersAreToldToStall(t *testing.T) {
