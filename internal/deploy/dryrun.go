@@ -47,6 +47,9 @@ func planForScript(e engine.Engine, c *engine.Catalogue, all []migration, option
 		return nil, err
 	}
 	p := makePlan(e, c, all, options)
+	if err := checkRelations(c, p, e.Objects()); err != nil {
+		return nil, err
+	}
 	if options.Roles == RolesExisting {
 		return p, checkRights(c, p, options.Roles)
 	}

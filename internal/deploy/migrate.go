@@ -101,6 +101,9 @@ func preflight(e engine.Engine, c *engine.Catalogue, all []migration, options Mi
 		}
 	}
 	p := makePlan(e, c, all, options)
+	if err := checkRelations(c, p, e.Objects()); err != nil {
+		return nil, err
+	}
 	return p, checkRights(c, p, options.Roles)
 }
 

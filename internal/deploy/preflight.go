@@ -62,6 +62,24 @@ func checkOwners(c *engine.Catalogue) error {
 	return notPermitted(strings.Join(mend, "\n"), "%d objects of the fence do not belong to the schema's owner %q", len(mend), c.Schema.Owner)
 }
 
+// checkRelations refuses a database that lost something that its migrations made: routines and grants would
+// fail on it.
+func checkRelations(c *engine.Catalogue, p *plan, objects []engine.Relation) error {
+	if len(p.migrations) > 0 {
+		return nil
+	}
+	var missing []string
+	for _, d := range relationDifferences(c, objects) {
+		if d.Kind == DifferenceMissing {
+			missing = append(missing, d.Object)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return unfit("fencectl verify tells how to mend each", "missing, although its migration is applied: %s", strings.Join(missing, ", "))
+}
+
 // checkRights refuses before anything is touched what would fail in the middle.
 func checkRights(c *engine.Catalogue, p *plan, roles Roles) error {
 	if p.createSchema && !c.CanCreateSchema {

@@ -88,8 +88,7 @@ func relationDifferences(c *engine.Catalogue, objects []engine.Relation) []Diffe
 		object := wanted.Kind + " fence." + wanted.Name
 		found := c.Relation(wanted.Name)
 		if found == nil || found.Kind != wanted.Kind {
-			differences = append(differences, Difference{DifferenceMissing, object, wanted.Kind, "nothing",
-				"restore it from a backup, or take its migration back and apply it again: fencectl migrate down"})
+			differences = append(differences, Difference{DifferenceMissing, object, wanted.Kind, "nothing", mendRelation(wanted)})
 			continue
 		}
 		parts := []struct {
@@ -110,6 +109,13 @@ func relationDifferences(c *engine.Catalogue, objects []engine.Relation) []Diffe
 		}
 	}
 	return differences
+}
+
+func mendRelation(wanted engine.Relation) string {
+	if wanted.Kind == "view" {
+		return "create it; fencectl migrate --dry-run on an empty database prints the statement"
+	}
+	return "restore it from a backup, or take its migration back and apply it again: fencectl migrate down"
 }
 
 // list shows the entries that differ, or all of them where only the order does.
@@ -231,6 +237,9 @@ func grantDifferences(c *engine.Catalogue) []Difference {
 	var differences []Difference
 	missing, unexpected := compareGrants(c)
 	for _, g := range missing {
+		if !grantable(c, g) {
+			continue // its object is missing, and reported as that
+		}
 		differences = append(differences, Difference{DifferenceMissing, grantObject(g), g.Privilege + " for " + g.Grantee, "not granted", mendByMigrate})
 	}
 	for _, g := range unexpected {
@@ -241,6 +250,18 @@ func grantDifferences(c *engine.Catalogue) []Difference {
 		differences = append(differences, Difference{DifferenceUnexpected, grantObject(g), "not granted", found, mendByMigrate})
 	}
 	return differences
+}
+
+// grantable tells whether the object of a grant and its role exist.
+func grantable(c *engine.Catalogue, g engine.Grant) bool {
+	_, role := c.Roles[g.Grantee]
+	switch g.Kind {
+	case "TABLE":
+		return role && c.Relation(strings.TrimPrefix(g.Object, "fence.")) != nil
+	case "FUNCTION":
+		return role && c.Routine(g.Object) != nil
+	}
+	return role
 }
 
 func grantObject(g engine.Grant) string {

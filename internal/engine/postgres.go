@@ -93,7 +93,7 @@ func (p *postgres) Read(ctx context.Context, run func(context.Context, Reader) e
 	}
 	defer rollbackDetached(ctx, tx)
 	// For this transaction only: names with their schema, and times that mean the same to everybody.
-	if _, err := conn.Exec(ctx, "SET LOCAL search_path = pg_catalog; SET LOCAL TimeZone = 'UTC'; SET LOCAL quote_all_identifiers = off"); err != nil {
+	if _, err := conn.Exec(ctx, "SET LOCAL search_path = pg_catalog; SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO'; SET LOCAL quote_all_identifiers = off"); err != nil {
 		return explain(ctx, "prepare the session", err)
 	}
 	return explain(ctx, "", run(ctx, session))
@@ -191,6 +191,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 // everybody.
 const sessionSettings = `SET search_path = pg_catalog;
 SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
 SET quote_all_identifiers = off;
 SET client_min_messages = warning;
 SET check_function_bodies = on;

@@ -339,7 +339,7 @@ func (s *postgresSession) walTimeline(ctx context.Context, c *Catalogue, timelin
 		return row.File != "postgres/timeline_none.sql", nil
 	}
 	attempt := func() error {
-		if c.Schema != nil && c.Schema.Ours && c.Schema.MayAct && c.Schema.Owner != c.User {
+		if c.Schema != nil && c.Schema.MayAct && c.Schema.Owner != c.User {
 			if _, err := s.conn.Exec(ctx, "SET LOCAL ROLE "+pgx.Identifier{c.Schema.Owner}.Sanitize()); err != nil {
 				return err
 			}
