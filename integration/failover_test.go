@@ -3,11 +3,13 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +147,9 @@ func cutOff(t *testing.T, standby *Database) {
 func failOver(t *testing.T, primary *Database, resource, unseen string) (promoted *Database, lost int64) {
 	t.Helper()
 	server, err := serverOf(primary).Standby(primary.ctx)
+	if errors.Is(err, devdb.ErrNoBasebackup) {
+		theRun.leavesOut(t, fmt.Sprintf("PostgreSQL %s: a promoted standby: there is no pg_basebackup", serverOf(primary).Version()))
+	}
 	require.NoError(t, err)
 	stopAtEnd(t, server)
 	require.NoError(t, serverOf(primary).WaitReplayed(primary.ctx, server))
@@ -193,9 +198,13 @@ func TestGenerationsRiseAfterAnOldDumpIsRestoredIntoANewCluster(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, version string) {
 		old := newServer(t, version, nil)
-		dumper := clientProgram(t, old, "pg_dump")
+		program := dumper(t, old)
+		client, err := exec.LookPath("psql")
+		if err != nil {
+			theRun.leavesOut(t, "a dump restored elsewhere: there is no psql on the path")
+		}
 		old.generation("report:42")
-		dump, err := exec.CommandContext(old.ctx, dumper, "--no-owner", "--no-privileges", serverOf(old).DSN("app")).Output()
+		dump, err := exec.CommandContext(old.ctx, program, "--no-owner", "--no-privileges", serverOf(old).DSN("app")).Output()
 		require.NoError(t, err)
 		lost := old.generation("report:42")
 
@@ -203,7 +212,7 @@ func TestGenerationsRiseAfterAnOldDumpIsRestoredIntoANewCluster(t *testing.T) {
 		require.NoError(t, err)
 		stopAtEnd(t, server)
 		require.NoError(t, server.CreateDatabase(old.ctx, "app", "template0"))
-		restore := exec.CommandContext(old.ctx, clientProgram(t, old, "psql"), "--quiet", "--set=ON_ERROR_STOP=1", server.DSN("app"))
+		restore := exec.CommandContext(old.ctx, client, "--quiet", "--set=ON_ERROR_STOP=1", server.DSN("app"))
 		restore.Stdin = bytes.NewReader(dump)
 		output, err := restore.CombinedOutput()
 		require.NoError(t, err, string(output))
@@ -215,22 +224,40 @@ func TestGenerationsRiseAfterAnOldDumpIsRestoredIntoANewCluster(t *testing.T) {
 	})
 }
 
-// clientProgram finds a program beside the server's, or on the path.
-func clientProgram(t *testing.T, db *Database, name string) string {
+// dumper returns a pg_dump that can read the server: its own, or one on the path that is not older.
+func dumper(t *testing.T, db *Database) string {
 	t.Helper()
-	if program := filepath.Join(serverOf(db).BinDir(), name); fileExists(program) {
+	server := serverOf(db)
+	if program := filepath.Join(server.BinDir(), "pg_dump"); fileExists(program) {
 		return program
 	}
-	program, err := exec.LookPath(name)
-	if err != nil {
-		theRun.leavesOut(t, fmt.Sprintf("PostgreSQL %s: a dump restored elsewhere: there is no %s", serverOf(db).Version(), name))
+	program, err := exec.LookPath("pg_dump")
+	if err == nil && majorOf(t, program) >= major(server.Version()) {
+		return program
 	}
-	return program
+	theRun.leavesOut(t, fmt.Sprintf("PostgreSQL %s: a dump restored elsewhere: there is no pg_dump", server.Version()))
+	return ""
 }
 
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// majorOf asks a program of PostgreSQL for its major version.
+func majorOf(t *testing.T, program string) int {
+	t.Helper()
+	output, err := exec.CommandContext(t.Context(), program, "--version").Output()
+	require.NoError(t, err)
+	words := strings.Fields(string(output)) // pg_dump (PostgreSQL) 15.18 (Debian …)
+	require.Greater(t, len(words), 2, string(output))
+	return major(words[2])
+}
+
+func major(version string) int {
+	first, _, _ := strings.Cut(version, ".")
+	number, _ := strconv.Atoi(first) // 0 where it is none: older than every server
+	return number
 }
 
 func TestGenerationsRiseWhenTheTimelineGoesBackToOne(t *testing.T) {
