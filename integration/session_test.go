@@ -147,16 +147,6 @@ func (p *pending) gets(want string) answer {
 	return p.got
 }
 
-// stillWaits tells that the call has not ended.
-func (p *pending) stillWaits() {
-	p.t.Helper()
-	select {
-	case <-p.done:
-		require.FailNow(p.t, "did not wait on", "%s answered %q", p.call.name, verdict(p.got, p.err))
-	default:
-	}
-}
-
 // begins starts a transaction, at READ COMMITTED where no level is given.
 func (s *session) begins(level ...isolation) *session {
 	s.t.Helper()
