@@ -96,21 +96,19 @@ func closeConnection(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// failed gives an error of a query the kind that the command line chooses its exit code by.
+// failed says what was being done when a query failed.
 func failed(doing string, err error) error {
-	return &engine.Error{Kind: kindOf(procedures.Classify(err).Kind), Message: doing, Err: err}
+	return because(procedures.Classify(err).Kind, doing, err)
 }
 
-func kindOf(kind procedures.Kind) engine.Kind {
+// because gives an error the kind that the command line chooses its exit code by, where it is one of those that
+// tell a person what to do.
+func because(kind procedures.Kind, doing string, err error) error {
 	switch kind {
-	case procedures.KindNotInstalled:
-		return engine.KindNotInstalled
-	case procedures.KindNotPermitted:
-		return engine.KindNotPermitted
-	case procedures.KindCannotConnect:
-		return engine.KindCannotConnect
+	case procedures.KindNotInstalled, procedures.KindNotPermitted, procedures.KindCannotConnect:
+		return &engine.Error{Kind: engine.Kind(kind), Message: doing, Err: err}
 	}
-	return engine.KindOther
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // fit checks, before anything is written, that the fence is installed and that this login may play the story.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/engine"
+	"github.com/fencectl/fencectl/internal/procedures"
 )
 
 // storyTimeout bounds the story once its database is there. It takes about five seconds.
@@ -131,18 +132,22 @@ func hire(ctx context.Context, options Options, dsn string, names names, name st
 	application := names.application() + "/" + name
 	if _, err := w.call(ctx, command{Call: callConnect, DSN: dsn, Application: application}); err != nil {
 		w.end()
-		return nil, explain(err)
+		return nil, because(kindOf(err), "connect worker "+name, err)
 	}
 	return w, nil
 }
 
-// explain gives a worker's failed call the kind that the command line chooses its exit code by.
-func explain(err error) error {
+// kindOf returns the kind of a failure in a worker or here.
+func kindOf(err error) procedures.Kind {
 	var call *callError
-	if !errors.As(err, &call) {
-		return err
+	var known *engine.Error
+	switch {
+	case errors.As(err, &call):
+		return call.fault.Kind
+	case errors.As(err, &known):
+		return procedures.Kind(known.Kind)
 	}
-	return &engine.Error{Kind: kindOf(call.fault.Kind), Err: err}
+	return procedures.KindOther
 }
 
 // cleanUp takes the demo's rows out of a database of the caller's.

@@ -2,13 +2,11 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencectl/fencectl/internal/engine"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
@@ -148,7 +146,7 @@ func (s *story) finish(ctx context.Context, w *worker, c command, want expectati
 	}
 	r, err := w.answer(ctx, c.Call)
 	if err != nil {
-		s.fails(w.name, c.Call, explain(err))
+		s.fails(w.name, c.Call, err)
 		return reply{}
 	}
 	step := Step{
@@ -225,16 +223,9 @@ func (s *story) differs(expected, found string) {
 	s.err = &Difference{Step: s.steps[len(s.steps)-1], Expected: expected, Found: found}
 }
 
-// fails ends the story with a step that could not be made. The error keeps the kind that it has.
+// fails ends the story with a step that could not be made.
 func (s *story) fails(actor, call string, err error) {
-	failure := &engine.Error{
-		Kind: engine.KindOther, Message: fmt.Sprintf("step %d (%s: %s)", len(s.steps)+1, actor, call), Err: err,
-	}
-	var cause *engine.Error
-	if errors.As(err, &cause) {
-		failure.Kind, failure.Hint = cause.Kind, cause.Hint
-	}
-	s.err = failure
+	s.err = because(kindOf(err), fmt.Sprintf("step %d (%s: %s)", len(s.steps)+1, actor, call), err)
 }
 
 func (s *story) open(title, text string) {
