@@ -139,13 +139,14 @@ func mutations() []mutation {
 			new:     "        SELECT t.ttl_ms INTO v_term_ttl_ms FROM fence.lease_term t WHERE t.resource = p_resource FOR NO KEY UPDATE;\n        -- Clock: after the wait,",
 			killers: []string{"nobody starves/a transaction fenced by require outlives its lease and lets it be renewed"}},
 		{rule: "a stalled transaction ends", breaks: "no bound on idling", file: "bound_idle_time",
-			old: "    IF p_ttl_ms IS NOT NULL\n", new: "    IF false\n",
+			old: "        WHEN p_ttl_ms IS NOT NULL\n", new: "        WHEN false\n",
 			killers: []string{"nobody starves/check keeps the caller's smaller bound on idling, and only for its transaction a smaller one"}},
 		{rule: "a stalled transaction ends", breaks: "the ttl replaces a smaller bound of the caller's", file: "bound_idle_time",
-			old: "(v_before = '0' OR v_before::interval > p_ttl_ms * interval '1 millisecond')", new: "true",
+			old:     "(current_setting('idle_in_transaction_session_timeout') = '0'\n                  OR current_setting('idle_in_transaction_session_timeout')::interval > p_ttl_ms * interval '1 millisecond')",
+			new:     "true",
 			killers: []string{"nobody starves/publish keeps the caller's smaller bound on idling, and only for its transaction a smaller one"}},
 		{rule: "a take-over waits a bounded time", breaks: "it waits for as long as the caller's session would", file: "bound_lock_wait",
-			old: "    IF v_before = '0' OR v_before::interval > interval '5 seconds' THEN", new: "    IF false THEN",
+			old: "WHEN p_before = '0' OR p_before::interval > interval '5 seconds'", new: "WHEN false",
 			killers: []string{"nobody starves/a take-over gives up after five seconds, whatever longer the caller would wait"}},
 
 		// Retries.
@@ -219,7 +220,7 @@ func mutations() []mutation {
 				"old snapshots/check with a token younger than the snapshot, of a new name, is to be retried at REPEATABLE READ",
 				"old snapshots/renew with a token younger than the snapshot, of an old name, is to be retried at SERIALIZABLE",
 			}},
-		{rule: "an old snapshot proves no absence", breaks: "unexpired is judged by an old time row", file: "assert_policy",
+		{rule: "an old snapshot proves no absence", breaks: "unexpired is judged by an old time row", file: "examine_policy",
 			old: "    IF p_policy = 'unexpired'\n", new: "    IF false\n",
 			killers: []string{"old snapshots/check while unexpired is misuse at SERIALIZABLE"}},
 
@@ -270,10 +271,10 @@ func mutations() []mutation {
 			killers: []string{"pruning/old records of every kind go, young ones stay"}},
 
 		// Names and rights.
-		{rule: "names are the same on every engine", breaks: "characters are counted, not UTF-16 units", file: "assert_name",
+		{rule: "names are the same on every engine", breaks: "characters are counted, not UTF-16 units", file: "examine_name",
 			old: "    IF octet_length(p_value) <> v_units THEN\n", new: "    IF false THEN\n",
 			killers: []string{"TestNamesArriveThroughPsqlAsTheyAre"}},
-		{rule: "names are the same on every engine", breaks: "control characters are let in", file: "assert_name",
+		{rule: "names are the same on every engine", breaks: "control characters are let in", file: "examine_name",
 			old: `[\u0001-\u001F\u007F-\u009F]`, new: `[\u0001]`,
 			killers: []string{"TestNamesArriveThroughPsqlAsTheyAre"}},
 		{rule: "routines run with their owner's rights alone", breaks: "the caller's search path decides", file: "acquire",

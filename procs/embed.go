@@ -46,6 +46,10 @@ func Postgres(walTimeline bool) []Routine {
 		return Routine{Name: name, File: "postgres/" + name + ".sql"}
 	}
 	return []Routine{
+		internal("examine_name", "examine_name"),
+		internal("examine_duration", "examine_duration"),
+		internal("examine_token", "examine_token"),
+		internal("examine_policy", "examine_policy"),
 		internal("assert_name", "assert_name"),
 		internal("assert_duration", "assert_duration"),
 		internal("assert_token", "assert_token"),

@@ -49,9 +49,8 @@ DECLARE
     v_next_generation bigint;
     v_next_epoch bigint;
 BEGIN
-    v_ignored := fence.assert_name(p_resource, 'resource');
-    v_ignored := fence.assert_name(p_owner, 'owner');
-    v_ignored := fence.assert_duration(p_ttl_ms, 'ttl_ms');
+    v_ignored := fence.assert_token(p_resource, p_owner, 1)
+                 AND fence.assert_duration(p_ttl_ms, 'ttl_ms');
     IF p_attributes IS NOT NULL THEN
         IF jsonb_typeof(p_attributes) <> 'object' OR octet_length(p_attributes::text) > 4096 THEN
             RAISE EXCEPTION 'invalid argument attributes: it must be a JSON object of at most 4096 bytes'
@@ -83,7 +82,8 @@ BEGIN
 
     IF outcome IS NULL THEN
         -- Lock: identity, then time.
-        v_lock_timeout := fence.bound_lock_wait();
+        v_lock_timeout := current_setting('lock_timeout');
+        v_ignored := fence.bound_lock_wait(v_lock_timeout);
         SELECT l.generation, l.owner, l.request_id, l.floor, l.epoch
           INTO v_row_generation, v_row_owner, v_row_request, v_row_floor, v_row_epoch
           FROM fence.lease l

@@ -41,8 +41,8 @@ DECLARE
     v_term_until timestamptz;
     v_term_ttl_ms bigint;
 BEGIN
-    v_ignored := fence.assert_token(p_resource, p_owner, p_generation);
-    v_ignored := fence.assert_policy(p_policy);
+    v_ignored := fence.assert_token(p_resource, p_owner, p_generation)
+                 AND fence.assert_policy(p_policy);
 
     -- Read: clock first, then the rows, without a lock.
     v_clock := clock_timestamp();

@@ -37,8 +37,8 @@ DECLARE
     v_released_at timestamptz;
     v_renewed_at timestamptz;
 BEGIN
-    v_ignored := fence.assert_token(p_resource, p_owner, p_generation);
-    v_ignored := fence.assert_policy(p_policy);
+    v_ignored := fence.assert_token(p_resource, p_owner, p_generation)
+                 AND fence.assert_policy(p_policy);
 
     -- Clock first, then both rows in one statement: they belong together.
     observed_at := clock_timestamp();

@@ -46,6 +46,7 @@ SET search_path = pg_catalog, fence, pg_temp
 AS $$
 DECLARE
     v_ignored boolean;
+    v_argument text;
     v_clock timestamptz;
     v_fingerprint bytea;
     v_row_generation bigint;
@@ -59,23 +60,17 @@ DECLARE
     v_key_published_at timestamptz;
     v_key_late_ms bigint;
 BEGIN
-    v_ignored := fence.assert_token(p_resource, p_owner, p_generation);
-    v_ignored := fence.assert_name(p_content_type, 'content_type');
-    v_ignored := fence.assert_policy(p_policy);
-    IF p_payload IS NULL THEN
-        RAISE EXCEPTION 'invalid argument payload: it must not be NULL'
-            USING ERRCODE = 'FN001', COLUMN = 'payload';
-    END IF;
-    IF p_then_release IS NULL THEN
-        RAISE EXCEPTION 'invalid argument then_release: it must not be NULL'
-            USING ERRCODE = 'FN001', COLUMN = 'then_release';
-    END IF;
-    IF p_max_source_age_ms IS NOT NULL THEN
-        v_ignored := fence.assert_duration(p_max_source_age_ms, 'max_source_age_ms');
-        IF p_source_as_of IS NULL THEN
-            RAISE EXCEPTION 'invalid argument source_as_of: it must not be NULL when max_source_age_ms is given'
-                USING ERRCODE = 'FN001', COLUMN = 'source_as_of';
-        END IF;
+    v_ignored := fence.assert_token(p_resource, p_owner, p_generation)
+                 AND (p_content_type = 'application/json' OR fence.assert_name(p_content_type, 'content_type'))
+                 AND fence.assert_policy(p_policy)
+                 AND (p_max_source_age_ms IS NULL OR fence.assert_duration(p_max_source_age_ms, 'max_source_age_ms'));
+    IF p_payload IS NULL OR p_then_release IS NULL OR (p_max_source_age_ms IS NOT NULL AND p_source_as_of IS NULL) THEN
+        v_argument := CASE WHEN p_payload IS NULL THEN 'payload'
+                           WHEN p_then_release IS NULL THEN 'then_release'
+                           ELSE 'source_as_of' END;
+        RAISE EXCEPTION 'invalid argument %: it must not be NULL%', v_argument,
+              CASE WHEN v_argument = 'source_as_of' THEN ' when max_source_age_ms is given' ELSE '' END
+            USING ERRCODE = 'FN001', COLUMN = v_argument;
     END IF;
     IF p_operation_key IS NOT NULL THEN
         v_ignored := fence.assert_name(p_operation_key, 'operation_key');

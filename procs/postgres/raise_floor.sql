@@ -36,7 +36,8 @@ BEGIN
     END IF;
 
     -- Lock.
-    v_lock_timeout := fence.bound_lock_wait();
+    v_lock_timeout := current_setting('lock_timeout');
+    v_ignored := fence.bound_lock_wait(v_lock_timeout);
     IF p_resource IS NOT NULL THEN
         v_clock := clock_timestamp();
         INSERT INTO fence.lease (resource, generation, acquired_at, released_at)

@@ -54,7 +54,8 @@ BEGIN
             outcome := 'held';
         ELSE
             -- Lock identity, then time, and read again.
-            v_lock_timeout := fence.bound_lock_wait();
+            v_lock_timeout := current_setting('lock_timeout');
+            v_ignored := fence.bound_lock_wait(v_lock_timeout);
             SELECT l.generation, l.owner, l.floor
               INTO v_row_generation, v_row_owner, v_row_floor
               FROM fence.lease l

@@ -39,8 +39,8 @@ DECLARE
     v_term_until timestamptz;
     v_term_released_at timestamptz;
 BEGIN
-    v_ignored := fence.assert_token(p_resource, p_owner, p_generation);
-    v_ignored := fence.assert_duration(p_ttl_ms, 'ttl_ms');
+    v_ignored := fence.assert_token(p_resource, p_owner, p_generation)
+                 AND fence.assert_duration(p_ttl_ms, 'ttl_ms');
 
     -- Read: what refuses here is final, and the refused caller holds no lock.
     SELECT t.generation, t.owner, t.lease_until, t.released_at

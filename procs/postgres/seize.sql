@@ -55,7 +55,8 @@ BEGIN
 
     IF v_row_generation = p_generation THEN
         -- Lock identity, then time, and read again.
-        v_lock_timeout := fence.bound_lock_wait();
+        v_lock_timeout := current_setting('lock_timeout');
+        v_ignored := fence.bound_lock_wait(v_lock_timeout);
         SELECT l.generation, l.owner, l.floor, l.epoch
           INTO v_row_generation, v_row_owner, v_row_floor, v_row_epoch
           FROM fence.lease l
