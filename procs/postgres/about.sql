@@ -21,7 +21,7 @@ BEGIN
     engine := 'postgres';
     engine_version := current_setting('server_version');
     schema_version := (SELECT max(v.version_id) FROM fence.goose_db_version v WHERE v.is_applied);
-    timeline_source := (SELECT t.source FROM fence.timeline() t);
+    timeline_source := CASE WHEN fence.timeline() IS NULL THEN 'none' ELSE 'wal' END;
     RETURN NEXT;
 END;
 $$;

@@ -30,16 +30,18 @@ BEGIN
 
     -- Read after the lease row is locked: raise_floor waits for that lock, so its floor is not missed. A
     -- snapshot taken earlier could miss it; there the shared lock turns "changed since" into 40001.
-    IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
-        SELECT f.at_least INTO v_floor FROM fence.floor f;
-    ELSE
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         SELECT f.at_least INTO v_floor FROM fence.floor f FOR SHARE;
     END IF;
+    SELECT f.at_least, e.epoch, e.system_identifier, e.timeline
+      INTO v_floor, epoch, v_known_identifier, v_known_timeline
+      FROM fence.floor f
+      CROSS JOIN fence.epoch e;
 
-    SELECT t.system_identifier, t.timeline INTO v_system_identifier, v_timeline FROM fence.timeline() t;
-    SELECT e.epoch, e.system_identifier, e.timeline
-      INTO epoch, v_known_identifier, v_known_timeline
-      FROM fence.epoch e;
+    v_timeline := fence.timeline();
+    IF v_timeline IS NOT NULL THEN
+        v_system_identifier := (pg_control_system()).system_identifier;
+    END IF;
     IF v_timeline IS NOT NULL
        AND (v_known_timeline IS DISTINCT FROM v_timeline OR v_known_identifier IS DISTINCT FROM v_system_identifier) THEN
         -- Of many grants that find the difference one advances the epoch: the others wait for it here, and

@@ -4,16 +4,13 @@
 -- WAL functions (Aurora); elsewhere timeline_wal.sql is. After a restore or a fail-over that lost commits
 -- nothing raises generations by itself here: see raise_floor.
 --
--- Returns     one row: source 'none'; system_identifier NULL; timeline NULL
+-- Returns     NULL
 -- Locks       none
 -- Errors      none
 CREATE OR REPLACE FUNCTION fence.timeline()
-RETURNS TABLE (source text, system_identifier bigint, timeline bigint)
-LANGUAGE plpgsql
+RETURNS bigint
+LANGUAGE sql
 VOLATILE
 AS $$
-BEGIN
-    source := 'none';
-    RETURN NEXT;
-END;
+    SELECT NULL::bigint
 $$;
