@@ -104,11 +104,11 @@ func TestDemoInterruptedWhileAWorkerIsStopped(t *testing.T) {
 
 func TestDemoInterruptedAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	const moments = 6
+	const moments, apart = 4, 1500 * time.Millisecond
 	for i := range moments {
 		// Spread over the start of the server, its migration and the story.
-		after := time.Duration(i)*time.Second + rand.N(time.Second)
-		t.Run(fmt.Sprintf("after %d s", i), func(t *testing.T) {
+		after := time.Duration(i)*apart + rand.N(apart)
+		t.Run(fmt.Sprintf("moment %d", i+1), func(t *testing.T) {
 			t.Parallel()
 			p := start(t, nil, "demo", "-o", "json")
 			select {
