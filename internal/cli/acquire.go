@@ -141,12 +141,12 @@ func pause(answer acquireAnswer, ttlMS int64) time.Duration {
 }
 
 func (a *app) acquireOnce(ctx context.Context, db *database, p procedures.AcquireParams, left time.Duration) (acquireAnswer, error) {
-	bound := lockWait(ctx)
-	if left > 0 && (bound == 0 || left < bound) {
+	bound := time.Duration(0)
+	if left > 0 {
 		bound = max(left, time.Millisecond)
 	}
 	answer := acquireAnswer{Resource: p.Resource, Owner: p.Owner, RequestID: *p.RequestID}
-	err := db.write(ctx, bound, func(procs procedures.Procedures) (err error) {
+	err := db.writeWithin(ctx, bound, func(procs procedures.Procedures) (err error) {
 		answer.AcquireResult, err = procs.Acquire(ctx, p)
 		return err
 	})

@@ -39,7 +39,7 @@ transaction that writes, before the first write.`,
 		}
 		return a.withDatabase(ctx, func(db *database) error {
 			answer := checkAnswer{Resource: t.Resource, Owner: t.Owner, Generation: t.Generation}
-			err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+			err := db.write(ctx, func(p procedures.Procedures) (err error) {
 				answer.CheckResult, err = p.Check(ctx, t, policy.value)
 				return err
 			})

@@ -161,10 +161,16 @@ func (d *database) read(ctx context.Context, f func(*pgx.Conn) error) error {
 
 // write runs a routine in a transaction of its own. When the answer is lost, or the transaction met another
 // one, it makes the same call again: the routines recognise a repeated call.
-func (d *database) write(ctx context.Context, lockWait time.Duration, f func(procedures.Procedures) error) error {
+func (d *database) write(ctx context.Context, f func(procedures.Procedures) error) error {
+	return d.writeWithin(ctx, 0, f)
+}
+
+// writeWithin is write with a bound for the wait for a row that another transaction holds; 0 is none but the
+// command's own.
+func (d *database) writeWithin(ctx context.Context, bound time.Duration, f func(procedures.Procedures) error) error {
 	unknown := false
 	for try := 1; ; try++ {
-		err := d.try(ctx, lockWait, f)
+		err := d.try(ctx, bound, f)
 		if err == nil {
 			return nil
 		}
@@ -182,8 +188,8 @@ func (d *database) write(ctx context.Context, lockWait time.Duration, f func(pro
 	}
 }
 
-// try makes the call once. lockWait bounds how long it waits for a row that another transaction holds.
-func (d *database) try(ctx context.Context, lockWait time.Duration, f func(procedures.Procedures) error) error {
+// try makes the call once.
+func (d *database) try(ctx context.Context, bound time.Duration, f func(procedures.Procedures) error) error {
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
@@ -193,17 +199,17 @@ func (d *database) try(ctx context.Context, lockWait time.Duration, f func(proce
 	if err != nil {
 		return err
 	}
-	if err := inTransaction(ctx, tx, lockWait, f); err != nil {
+	if err := inTransaction(ctx, tx, bound, f); err != nil {
 		d.rollback(ctx, tx)
 		return err
 	}
 	return tx.Commit(ctx)
 }
 
-func inTransaction(ctx context.Context, tx pgx.Tx, lockWait time.Duration, f func(procedures.Procedures) error) error {
-	if lockWait > 0 {
+func inTransaction(ctx context.Context, tx pgx.Tx, bound time.Duration, f func(procedures.Procedures) error) error {
+	if wait := lockWait(ctx, bound); wait > 0 {
 		// For this transaction only: behind a pooler, a session's settings are somebody else's next.
-		_, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(lockWait.Milliseconds()))
+		_, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(wait.Milliseconds()))
 		if err != nil {
 			return err
 		}
@@ -219,14 +225,18 @@ func (d *database) rollback(ctx context.Context, tx pgx.Tx) {
 	_ = tx.Rollback(ctx)
 }
 
-// lockWait is how long a call may wait for a row: most of the command's time, so that the answer "busy" comes
-// before the command's end would leave the outcome in doubt.
-func lockWait(ctx context.Context) time.Duration {
+// lockWait is how long a call may wait for a row, 0 for any time: within the bound, and most of what is left of
+// the command's time, so that the answer "busy" comes before the command's end would leave the outcome in doubt.
+func lockWait(ctx context.Context, bound time.Duration) time.Duration {
 	deadline, bounded := ctx.Deadline()
 	if !bounded {
-		return 0
+		return bound
 	}
-	return max(time.Until(deadline)*8/10, time.Millisecond)
+	left := max(time.Until(deadline)*8/10, time.Millisecond)
+	if bound > 0 {
+		left = min(left, bound)
+	}
+	return left
 }
 
 // jitter keeps callers who waited for the same thing from coming back at the same moment.

@@ -186,8 +186,20 @@ func explainEnd(f failure, err error, cause error) failure {
 	default:
 		f.Kind, f.Message, f.Retryable, f.exit = kindTimeout, limit.Error()+effect(f, err), true, ExitError
 		f.Hint = "give it more time with --timeout"
+		if waitedForRow(err) {
+			f.exit = ExitLockTimeout
+			f.Hint = `a transaction seems to hold the row: "fencectl leases" shows which, or ` + f.Hint
+		}
 	}
 	return f
+}
+
+// waitedForRow tells whether a call was cancelled that looks up a few rows by key: there is nothing in it that
+// takes time but waiting for others. lock_timeout counts for each lock anew, so in a queue it comes too late.
+func waitedForRow(err error) bool {
+	var call *callError
+	var part *partly
+	return errors.As(err, &call) && !call.reading && !errors.As(err, &part)
 }
 
 // effect says what an ended call has left behind. A call that the server cancelled has left nothing.

@@ -241,20 +241,41 @@ func TestExitCodesOfADatabaseThatCannotServe(t *testing.T) {
 func TestARowThatSomebodyHoldsIsALockTimeout(t *testing.T) {
 	t.Parallel()
 	dsn := newDatabase(t)
+	for i, args := range []string{
+		"publish r0 --owner w1 --generation 1", "renew r1 --owner w1 --generation 1 --ttl 1s", "release r2 --owner w1 --generation 1",
+		"check r3 --owner w1 --generation 1", "seize r4 --generation 1 --by anna", "raise-floor r5 --at-least 7",
+	} {
+		resource := fmt.Sprintf("r%d", i)
+		lease(t, dsn, resource, "w1")
+		holdRow(t, dsn, resource)
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			got := on(dsn).run(t, append(strings.Fields(args), "-o", "json", "--timeout", "3s")...)
+			assert.Equal(t, 4, got.code)
+			failure := got.failure(t)
+			assert.Equal(t, "busy", failure["kind"])
+			assert.Equal(t, "55P03", failure["sqlstate"])
+			assert.Equal(t, true, failure["retryable"])
+			assert.Equal(t, false, failure["outcome_unknown"])
+			assert.Contains(t, failure["hint"], "fencectl leases")
+		})
+	}
+}
+
+func TestAQueueForARowEndsInALockTimeoutForAll(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
 	lease(t, dsn, "r", "w1")
 	holdRow(t, dsn, "r")
-	for _, args := range []string{
-		"publish r --owner w1 --generation 1", "renew r --owner w1 --generation 1 --ttl 1s", "release r --owner w1 --generation 1",
-		"check r --owner w1 --generation 1", "seize r --generation 1 --by anna", "raise-floor r --at-least 7",
-	} {
-		got := on(dsn).run(t, append(strings.Fields(args), "-o", "json", "--timeout", "400ms")...)
-		assert.Equal(t, 4, got.code, args)
-		failure := got.failure(t)
-		assert.Equal(t, "busy", failure["kind"], args)
-		assert.Equal(t, "55P03", failure["sqlstate"], args)
-		assert.Equal(t, true, failure["retryable"], args)
-		assert.Equal(t, false, failure["outcome_unknown"], args)
-		assert.Contains(t, failure["hint"], "fencectl leases", args)
+	var waiters []<-chan result
+	for range 3 {
+		waiters = append(waiters, on(dsn).start(t, "publish", "r", "--owner", "w1", "--generation", "1", "--timeout", "2s", "-o", "json"))
+	}
+	for _, waiter := range waiters {
+		got := <-waiter
+		assert.Equal(t, 4, got.code, got.stdout)
+		assert.Equal(t, false, got.failure(t)["outcome_unknown"])
+		assert.Contains(t, got.failure(t)["hint"], "fencectl leases")
 	}
 }
 

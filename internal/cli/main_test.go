@@ -5,18 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/procedures"
-	"github.com/fencectl/fencectl/migrations"
-	"github.com/fencectl/fencectl/procs"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
@@ -52,40 +48,20 @@ func prepareTemplate(ctx context.Context) error {
 	if err := server.CreateDatabase(ctx, template, ""); err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, server.DSN(template))
-	if err != nil {
-		return err
+	var stderr bytes.Buffer
+	if code := Main(ctx, []string{"migrate", "--dsn", server.DSN(template)}, nil, io.Discard, &stderr, nil); code != 0 {
+		return fmt.Errorf("migrate the template: exit code %d: %s", code, &stderr)
 	}
-	return errors.Join(install(ctx, conn), conn.Close(ctx))
+	return nil
 }
 
-// install puts tables and routines into a database, without what migrate keeps a record of.
-func install(ctx context.Context, conn *pgx.Conn) error {
-	var script strings.Builder
-	script.WriteString(`CREATE SCHEMA fence;
-		CREATE TABLE fence.goose_db_version (version_id bigint, is_applied boolean, tstamp timestamp DEFAULT now());
-		INSERT INTO fence.goose_db_version VALUES (6, true);`)
-	err := fs.WalkDir(migrations.Postgres, "postgres", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := migrations.Postgres.ReadFile(path)
-		up, _, _ := strings.Cut(string(content), "-- +goose Down")
-		script.WriteString(up)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, routine := range procs.Postgres(true) {
-		script.WriteString(routine.Source())
-	}
-	_, err = conn.Exec(ctx, script.String())
-	return err
-}
+// emptyDatabase creates a database without a fence and returns its DSN.
+func emptyDatabase(t *testing.T) string { return createDatabase(t, "") }
 
 // newDatabase copies the template and returns the DSN of the copy.
-func newDatabase(t *testing.T) string {
+func newDatabase(t *testing.T) string { return createDatabase(t, template) }
+
+func createDatabase(t *testing.T, template string) string {
 	t.Helper()
 	name := "cli_" + strings.ToLower(rand.Text()[:12])
 	require.NoError(t, server.CreateDatabase(t.Context(), name, template))

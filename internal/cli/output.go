@@ -110,6 +110,9 @@ func (a *app) printReport(whole, summary any, table func() error) error {
 	if err := a.printRow(summary); err != nil {
 		return err
 	}
+	if err := a.printText("\n"); err != nil {
+		return err
+	}
 	return table()
 }
 

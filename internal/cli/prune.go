@@ -55,7 +55,7 @@ func (a *app) prune(ctx context.Context, db *database, olderThanMS int64, batch 
 	shown := time.Now()
 	for {
 		var removed []procedures.PruneResult
-		err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+		err := db.write(ctx, func(p procedures.Procedures) (err error) {
 			removed, err = p.Prune(ctx, olderThanMS, batch)
 			return err
 		})

@@ -75,7 +75,7 @@ func (a *app) publish(ctx context.Context, cmd *cobra.Command, args []string, f 
 		answer := publishAnswer{
 			Resource: params.Resource, Owner: params.Owner, Generation: params.Generation, OperationKey: *params.OperationKey,
 		}
-		err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+		err := db.write(ctx, func(p procedures.Procedures) (err error) {
 			answer.PublishResult, err = p.Publish(ctx, params)
 			return err
 		})

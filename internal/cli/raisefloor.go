@@ -47,7 +47,7 @@ It does not supersede a holder. With --all it waits (up to 5 seconds) for the ac
 		}
 		return a.withDatabase(ctx, func(db *database) error {
 			answer := raiseFloorAnswer{Resource: resource}
-			err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+			err := db.write(ctx, func(p procedures.Procedures) (err error) {
 				answer.RaiseFloorResult, err = p.RaiseFloor(ctx, resource, atLeast)
 				return err
 			})

@@ -33,7 +33,7 @@ func newReleaseCommand(a *app) *cobra.Command {
 		}
 		return a.withDatabase(ctx, func(db *database) error {
 			answer := releaseAnswer{Resource: t.Resource, Owner: t.Owner, Generation: t.Generation}
-			err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+			err := db.write(ctx, func(p procedures.Procedures) (err error) {
 				answer.ReleaseResult, err = p.Release(ctx, t)
 				return err
 			})

@@ -32,7 +32,7 @@ lease. Its last number goes into the global floor, so that a later resource of t
 		}
 		return a.withDatabase(ctx, func(db *database) error {
 			answer := removeAnswer{Resource: params.Resource, Generation: params.Generation}
-			err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+			err := db.write(ctx, func(p procedures.Procedures) (err error) {
 				answer.RemoveResult, err = p.Remove(ctx, params)
 				return err
 			})

@@ -39,7 +39,7 @@ out and that nobody took over is renewed too. It may be repeated freely.`,
 		}
 		return a.withDatabase(ctx, func(db *database) error {
 			answer := renewAnswer{Resource: t.Resource, Owner: t.Owner, Generation: t.Generation}
-			err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+			err := db.write(ctx, func(p procedures.Procedures) (err error) {
 				answer.RenewResult, err = p.Renew(ctx, t, ttl.ms())
 				return err
 			})

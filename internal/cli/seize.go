@@ -32,7 +32,7 @@ open fenced transaction.`,
 		}
 		return a.withDatabase(ctx, func(db *database) error {
 			answer := seizeAnswer{Resource: params.Resource}
-			err := db.write(ctx, lockWait(ctx), func(p procedures.Procedures) (err error) {
+			err := db.write(ctx, func(p procedures.Procedures) (err error) {
 				answer.SeizeResult, err = p.Seize(ctx, params)
 				return err
 			})

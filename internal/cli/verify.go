@@ -31,13 +31,11 @@ means that something differs; the list says what, and how to mend it.`,
 
 func (a *app) showDifferences(v deploy.VerifyResult) error {
 	a.notes(v.Notes)
-	err := a.printReport(v, verifySummary{v.Installed, v.Clean}, func() error {
-		if v.Clean {
-			return nil
-		}
-		return printRows(a, v.Differences)
-	})
-	if err != nil {
+	summary := verifySummary{v.Installed, v.Clean}
+	if v.Clean && !a.output.isJSON() {
+		return a.printRow(summary)
+	}
+	if err := a.printReport(v, summary, func() error { return printRows(a, v.Differences) }); err != nil {
 		return err
 	}
 	if !v.Clean {

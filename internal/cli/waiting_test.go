@@ -105,7 +105,7 @@ func TestARowThatATransactionHoldsCountsAsHeld(t *testing.T) {
 	lease(t, dsn, "r", "w1")
 	expire(t, dsn, "r")
 	holdRow(t, dsn, "r")
-	got := on(dsn).run(t, "acquire", "r", "--owner", "w2", "--ttl", "1m", "--timeout", "500ms", "-o", "json")
+	got := on(dsn).run(t, "acquire", "r", "--owner", "w2", "--ttl", "1m", "--timeout", "3s", "-o", "json")
 	assert.Equal(t, 10, got.code, got.stdout)
 	assert.Equal(t, "held", got.object(t)["outcome"])
 	assert.Equal(t, true, got.object(t)["busy"])
