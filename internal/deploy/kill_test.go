@@ -93,15 +93,22 @@ func killed(t *testing.T, cmd *exec.Cmd) bool {
 	return true
 }
 
-// workers run a function for each number, a few at a time. A function that fails the test ends only itself.
-func workers(from, to int, work func(int)) {
+// workers run a function for each number up to n, a few at a time, each with a database without a fence. A
+// function that fails the test ends only itself.
+func workers(t *testing.T, n int, work func(int, *database)) {
+	t.Helper()
+	// Emptying a database is much cheaper than making one.
+	free := make(chan *database, 3)
+	for range cap(free) {
+		free <- newDatabase(t)
+	}
 	var group sync.WaitGroup
-	free := make(chan struct{}, 3)
-	for n := from; n <= to; n++ {
-		free <- struct{}{}
+	for i := 1; i <= n; i++ {
+		db := <-free
 		group.Go(func() {
-			defer func() { <-free }()
-			work(n)
+			defer func() { free <- db }()
+			db.exec("DROP SCHEMA IF EXISTS fence CASCADE")
+			work(i, db)
 		})
 	}
 	group.Wait()
@@ -147,8 +154,7 @@ func TestAMigrateThatIsKilledAfterAnyStatementIsCompletedByTheNext(t *testing.T)
 	newInstalled(t) // the roles are there from now on
 	numbers := boundaries(t, newDatabase(t).dsn)
 	require.Greater(t, len(numbers), 70)
-	workers(1, len(numbers), func(i int) {
-		db := newDatabase(t)
+	workers(t, len(numbers), func(i int, db *database) {
 		require.True(t, killed(t, order{DSN: db.dsn, Command: "migrate", KillAfter: numbers[i-1]}.start(t)), "statement %d", numbers[i-1])
 		db.completes()
 	})
@@ -179,8 +185,7 @@ func TestAMigrateThatIsKilledAtAnyMomentIsCompletedByTheNext(t *testing.T) {
 	t.Parallel()
 	count := 0
 	var mutex sync.Mutex
-	workers(1, 16, func(int) {
-		db := newDatabase(t)
+	workers(t, 16, func(_ int, db *database) {
 		cmd := order{DSN: db.dsn, Command: "migrate"}.start(t)
 		time.AfterFunc(time.Duration(rand.Int64N(int64(600*time.Millisecond))), func() { _ = cmd.Process.Kill() })
 		if killed(t, cmd) {
@@ -197,8 +202,8 @@ func TestADownOrUninstallThatIsKilledIsCompletedByTheNext(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"down", "uninstall"} {
 		total := statements(t, command, newInstalled(t).dsn)
-		workers(1, 8, func(i int) {
-			db := newInstalled(t)
+		workers(t, 8, func(i int, db *database) {
+			db.migrate()
 			db.exec("SELECT FROM fence.acquire('r', 'o', 60000); UPDATE fence.lease SET generation = 77")
 			n := i * total / 8
 			require.True(t, killed(t, order{DSN: db.dsn, Command: command, KillAfter: n}.start(t)))

