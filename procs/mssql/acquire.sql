@@ -50,7 +50,7 @@ EXEC fence.assert_duration @ttl_ms, N'ttl_ms';
 IF @attributes IS NOT NULL
 BEGIN
     IF ISJSON(@attributes) = 0 OR LEFT(LTRIM(@attributes), 1) <> N'{' OR DATALENGTH(@attributes) > 8192
-        THROW 51001, N'invalid argument attributes: it must be a JSON object of at most 4096 bytes', 1;
+        THROW 51001, N'invalid argument attributes: it must be a JSON object of at most 4096 bytes', 5;
 END;
 
 -- Read: clock first, then the time row, without a lock that lasts. A caller who is refused here holds no row

@@ -16,6 +16,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 
 DECLARE @message nvarchar(400);
+DECLARE @state int;
 DECLARE @length int;
 DECLARE @units int;
 DECLARE @position int;
@@ -25,10 +26,11 @@ DECLARE @control bit;
 DECLARE @lone bit;
 DECLARE @blank bit;
 
+SET @state = fence.argument_state(@argument);
 IF @value IS NULL
 BEGIN
     SET @message = N'invalid argument ' + @argument + N': it must not be NULL';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, @state;
 END;
 
 -- LEN does not count blanks at the end; the full stop keeps them.
@@ -70,20 +72,20 @@ BEGIN
     SET @message = N'invalid argument ' + @argument + N': it has '
         + CASE WHEN @units > 255 THEN N'more than 255' ELSE N'0' END
         + N' UTF-16 code units, allowed are 1 to 255';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, @state;
 END;
 IF @control = 1
 BEGIN
     SET @message = N'invalid argument ' + @argument + N': it contains a control character';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, @state;
 END;
 IF @lone = 1
 BEGIN
     SET @message = N'invalid argument ' + @argument + N': it contains half of a surrogate pair';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, @state;
 END;
 IF @blank = 1
 BEGIN
     SET @message = N'invalid argument ' + @argument + N': it begins or ends with white space';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, @state;
 END;

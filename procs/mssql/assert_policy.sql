@@ -18,5 +18,5 @@ IF @policy IS NULL OR @policy NOT IN (N'until_superseded', N'unexpired')
 BEGIN
     SET @message = N'invalid argument policy: ' + COALESCE(@policy, N'NULL')
         + N', allowed are until_superseded and unexpired';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, 9;
 END;

@@ -19,10 +19,10 @@ DECLARE @message nvarchar(400);
 EXEC fence.assert_name @resource, N'resource';
 EXEC fence.assert_name @owner, N'owner';
 IF @generation IS NULL
-    THROW 51001, N'invalid argument generation: it must not be NULL', 1;
+    THROW 51001, N'invalid argument generation: it must not be NULL', 3;
 IF @generation < 1
 BEGIN
     SET @message = N'invalid argument generation: ' + CAST(@generation AS nvarchar(20))
         + N', the first one given out is 1';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, 3;
 END;

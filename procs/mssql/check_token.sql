@@ -28,6 +28,7 @@ DECLARE @row_owner nvarchar(255);
 DECLARE @row_released_at datetime2(7);
 DECLARE @term_until datetime2(7);
 DECLARE @message nvarchar(2000);
+DECLARE @state int;
 
 -- Without a transaction the row would be free again when the answer arrives. Under implicit transactions the
 -- first read below opens it.
@@ -86,11 +87,18 @@ BEGIN
          WHERE t.resource = @resource;
     IF @raise = 1
     BEGIN
-        SET @message = N'refused by the fence: ' + @reason
-            + N' (resource ' + @resource + N', owner ' + @owner + N', generation ' + CAST(@generation AS nvarchar(20))
-            + N'; observed generation ' + COALESCE(CAST(@row_generation AS nvarchar(20)), N'none')
-            + N', owner ' + COALESCE(@row_owner, N'none') + N')';
-        THROW 51100, @message, 1;
+        -- The state says why, and the observation stands at the end of the message as a JSON object: an error
+        -- has no other place for them here.
+        SET @state = CASE @reason WHEN N'not_found' THEN 1 WHEN N'superseded' THEN 2 WHEN N'ahead_of_issuer' THEN 3
+                                  WHEN N'wrong_owner' THEN 4 WHEN N'released' THEN 5 WHEN N'expired' THEN 6 ELSE 0 END;
+        SET @message = CONCAT(
+            N'refused by the fence: ', @reason,
+            N' (resource ', @resource, N', owner ', @owner, N', generation ', @generation, N') {"reason":"', @reason,
+            N'","observed_generation":', COALESCE(CAST(@row_generation AS nvarchar(20)), N'null'),
+            N',"observed_owner":', COALESCE(N'"' + STRING_ESCAPE(@row_owner, 'json') + N'"', N'null'),
+            N',"observed_lease_until":', COALESCE(N'"' + REPLACE(CONVERT(nvarchar(33), @term_until, 126), N' ', N'T') + N'Z"', N'null'),
+            N',"observed_at":"', REPLACE(CONVERT(nvarchar(33), @clock, 126), N' ', N'T'), N'Z"}');
+        THROW 51100, @message, @state;
     END;
     EXEC fence.record_rejection
         @resource, N'check', @reason, @generation, @owner,

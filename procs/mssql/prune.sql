@@ -27,7 +27,7 @@ IF @batch IS NULL OR @batch < 1 OR @batch > 100000
 BEGIN
     SET @message = N'invalid argument batch: ' + COALESCE(CAST(@batch AS nvarchar(20)), N'NULL')
         + N', allowed are 1 to 100000';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, 16;
 END;
 -- DATEADD takes an int: days first, so that 24.8 days of milliseconds do not overflow it.
 SET @before = DATEADD(millisecond, -CAST(@older_than_ms % 86400000 AS int),

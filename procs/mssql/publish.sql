@@ -53,14 +53,14 @@ EXEC fence.assert_token @resource, @owner, @generation;
 EXEC fence.assert_name @content_type, N'content_type';
 EXEC fence.assert_policy @policy;
 IF @payload IS NULL
-    THROW 51001, N'invalid argument payload: it must not be NULL', 1;
+    THROW 51001, N'invalid argument payload: it must not be NULL', 6;
 IF @then_release IS NULL
-    THROW 51001, N'invalid argument then_release: it must not be NULL', 1;
+    THROW 51001, N'invalid argument then_release: it must not be NULL', 12;
 IF @max_source_age_ms IS NOT NULL
 BEGIN
     EXEC fence.assert_duration @max_source_age_ms, N'max_source_age_ms';
     IF @source_as_of IS NULL
-        THROW 51001, N'invalid argument source_as_of: it must not be NULL when max_source_age_ms is given', 1;
+        THROW 51001, N'invalid argument source_as_of: it must not be NULL when max_source_age_ms is given', 10;
 END;
 IF @operation_key IS NOT NULL
 BEGIN

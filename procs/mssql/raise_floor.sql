@@ -30,7 +30,7 @@ IF @at_least IS NULL OR @at_least < 0 OR @at_least > 4611686018427387904
 BEGIN
     SET @message = N'invalid argument at_least: ' + COALESCE(CAST(@at_least AS nvarchar(20)), N'NULL')
         + N', allowed are 0 to 4611686018427387904';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, 14;
 END;
 
 -- Lock.

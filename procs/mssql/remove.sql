@@ -38,7 +38,7 @@ IF @generation IS NULL OR @generation < 0
 BEGIN
     SET @message = N'invalid argument generation: ' + COALESCE(CAST(@generation AS nvarchar(20)), N'NULL')
         + N', allowed are 0 and above';
-    THROW 51001, @message, 1;
+    THROW 51001, @message, 3;
 END;
 
 -- Read: clock first, then the rows, without a lock that lasts.

@@ -9,8 +9,9 @@
 -- Outcomes    ok
 -- Reasons     as check, in the error
 -- Locks       lease
--- Errors      51100 refused: the reason and the observation in the message; 51001 invalid argument;
---             51002 no transaction
+-- Errors      51100 refused: the reason in the message and, as a number, in the state (1 not_found, 2 superseded,
+--             3 ahead_of_issuer, 4 wrong_owner, 5 released, 6 expired), reason and observation as a JSON object
+--             at the end of the message; 51001 invalid argument; 51002 no transaction
 CREATE PROCEDURE fence.require
     @resource nvarchar(256),
     @owner nvarchar(256),
