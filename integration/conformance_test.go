@@ -77,7 +77,7 @@ func leases() []behaviour {
 		that("about says which contract is spoken", saysWhatItIs),
 		that("lease_status shows every state", statusShowsStates),
 		that("a grant is durable although the session does not wait for its commits",
-			grantsAreDurable, directSessions),
+			grantsAreDurable, looseCommits, directSessions),
 		that("of 64 clients who want a new name at once exactly one gets it", oneOfMany, serverLog),
 		that("clients of different names never wait for one another",
 			differentNamesDoNotWait, serverLog, directSessions),
@@ -167,14 +167,14 @@ func clock() []behaviour {
 func nobodyStarves() []behaviour {
 	return slices.Concat(refusedCallersHoldNothing(), fencedTransactionsAreBounded(), []behaviour{
 		that("a renewal that was overtaken while it waited lets the new holder work, and is ended when it idles",
-			overtakenRenewalLetsWork),
+			overtakenRenewalLetsWork, idleBound),
 		that("an acquire that lost the race for a name lets the winner renew, and is ended when it idles",
-			lostAcquireLetsRenew),
+			lostAcquireLetsRenew, idleBound),
 		that("two refused callers with the same token do not wait for one another", sameRefusalTwice),
 		that("a take-over gives up after five seconds, whatever longer the caller would wait",
 			takeOverGivesUp, directSessions),
 		that("seize, remove and raise_floor give up like a take-over", interventionsGiveUp),
-		that("lease_status names the session that a take-over waits for", statusNamesTheBlocker),
+		that("lease_status names the session that a take-over waits for", statusNamesTheBlocker, namedBlockers),
 	})
 }
 

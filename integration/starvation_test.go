@@ -26,7 +26,7 @@ func refusedCallersHoldNothing() (behaviours []behaviour) {
 		if c.row == lease {
 			behaviours = append(behaviours, that(
 				c.name+" that was overtaken while it waited lets the new holder renew, and is ended when it idles",
-				func(db *Database) { overtakenCallerLetsRenew(db, c) }))
+				func(db *Database) { overtakenCallerLetsRenew(db, c) }, idleBound))
 		}
 	}
 	return behaviours
