@@ -35,6 +35,8 @@ const (
 	idleBound capability = "idle-in-transaction timeout"
 	// freeReaders: a reader does not wait for a writer, and gets the row as it was.
 	freeReaders capability = "readers that do not wait for writers"
+	// lockHints: a statement can say how it locks: rows that are locked are passed over, a row is locked shared.
+	lockHints capability = "lock hints"
 	// looseCommits: a session may choose not to wait until its commits are durable.
 	looseCommits capability = "commits that are not durable"
 	// namedBlockers: the status of a lease names the session that holds its row.

@@ -124,6 +124,8 @@ func (e *sqlServer) can(need capability) bool {
 	switch need {
 	case directSessions:
 		return true
+	case lockHints:
+		return e.babelfish == nil // it understands and forgets them
 	case freeReaders:
 		return e.babelfish != nil
 	}

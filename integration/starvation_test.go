@@ -306,13 +306,16 @@ func interventionsGiveUp(db *Database) {
 	impatient.gets("busy", raiseFloor("r", 10))
 	assert.Less(db.t, time.Since(began), 4*time.Second, "the caller's own bound is smaller")
 	a.commits()
+	impatient.gets("raised", raiseFloor("r", 20))
+	impatient.gets("seized", seize("r", token.Generation, "operator"))
+}
 
+func floorOfAllGivesUp(db *Database) {
+	a, impatient := db.session(), db.session().impatient()
 	a.begins().takes("s")
 	impatient.gets("busy", raiseFloor("", 10))
 	a.commits()
 	impatient.gets("raised", raiseFloor("", 10))
-	impatient.gets("raised", raiseFloor("r", 20))
-	impatient.gets("seized", seize("r", token.Generation, "operator"))
 }
 
 func statusNamesTheBlocker(db *Database) {

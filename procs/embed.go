@@ -91,6 +91,7 @@ func MSSQL() []Routine {
 		internal("assert_duration"),
 		internal("assert_token"),
 		internal("assert_policy"),
+		internal("plus_ms"),
 		internal("refusal_reason"),
 		internal("time_reason"),
 		internal("next_generation"),

@@ -49,7 +49,7 @@ EXEC fence.assert_name @owner, N'owner';
 EXEC fence.assert_duration @ttl_ms, N'ttl_ms';
 IF @attributes IS NOT NULL
 BEGIN
-    IF ISJSON(@attributes) = 0 OR LEFT(LTRIM(@attributes), 1) <> N'{' OR DATALENGTH(@attributes) > 8192
+    IF ISJSON(@attributes) = 0 OR LEFT(LTRIM(@attributes), 1) <> N'{' OR LEN(@attributes + N'.') - 1 > 4096
         THROW 51001, N'invalid argument attributes: it must be a JSON object of at most 4096 bytes', 5;
 END;
 
@@ -174,8 +174,7 @@ BEGIN
     SET @term_owner = @owner;
     SET @term_attributes = @attributes;
     SET @term_ttl_ms = @ttl_ms;
-    -- DATEADD takes an int: days first, so that 24.8 days of milliseconds do not overflow it.
-    SET @term_until = DATEADD(millisecond, CAST(@ttl_ms % 86400000 AS int), DATEADD(day, CAST(@ttl_ms / 86400000 AS int), @clock));
+    SET @term_until = fence.plus_ms(@clock, @ttl_ms);
     SET @term_released_at = NULL;
     UPDATE fence.lease
        SET generation = @next_generation,

@@ -14,7 +14,10 @@ SET XACT_ABORT ON;
 
 DECLARE @message nvarchar(400);
 
-IF @policy IS NULL OR @policy NOT IN (N'until_superseded', N'unexpired')
+-- Unit by unit; and blanks at the end, which no comparison sees, make it longer.
+IF @policy IS NULL
+   OR @policy COLLATE Latin1_General_100_BIN2 NOT IN (N'until_superseded', N'unexpired')
+   OR LEN(@policy + N'.') - 1 NOT IN (16, 9)
 BEGIN
     SET @message = N'invalid argument policy: ' + COALESCE(@policy, N'NULL')
         + N', allowed are until_superseded and unexpired';

@@ -20,6 +20,7 @@ SET NOCOUNT ON;
 SET XACT_ABORT ON;
 
 DECLARE @clock datetime2(7);
+DECLARE @found int;
 DECLARE @outcome nvarchar(16);
 DECLARE @reason nvarchar(32);
 DECLARE @late_ms bigint;
@@ -55,13 +56,19 @@ BEGIN
     UPDATE fence.lease WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
+    SET @found = @@ROWCOUNT;
+    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
     SET @row_generation = NULL;
-    SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at
-      FROM fence.lease l WITH (READCOMMITTEDLOCK)
-     WHERE l.resource = @resource;
+    SET @row_owner = NULL;
+    SET @row_released_at = NULL;
+    IF @found = 1
+        SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at
+          FROM fence.lease l WITH (READCOMMITTEDLOCK)
+         WHERE l.resource = @resource;
 
     -- Clock: after the wait, and before the time row, whose renewals do not wait for us.
     SET @clock = SYSUTCDATETIME();
+    SET @term_until = NULL;
     SELECT @term_until = t.lease_until
       FROM fence.lease_term t WITH (READCOMMITTEDLOCK)
      WHERE t.resource = @resource;

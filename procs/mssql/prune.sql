@@ -29,9 +29,7 @@ BEGIN
         + N', allowed are 1 to 100000';
     THROW 51001, @message, 16;
 END;
--- DATEADD takes an int: days first, so that 24.8 days of milliseconds do not overflow it.
-SET @before = DATEADD(millisecond, -CAST(@older_than_ms % 86400000 AS int),
-                      DATEADD(day, -CAST(@older_than_ms / 86400000 AS int), SYSUTCDATETIME()));
+SET @before = fence.plus_ms(SYSUTCDATETIME(), -@older_than_ms);
 
 -- A generation never comes back and a release is final, so a key that may go now may go for ever: the lease is
 -- read without a lock that lasts.

@@ -109,11 +109,16 @@ BEGIN
     UPDATE fence.lease WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
+    SET @found = @@ROWCOUNT;
+    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
     SET @row_generation = NULL;
-    SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at,
-           @row_revision = l.revision
-      FROM fence.lease l WITH (READCOMMITTEDLOCK)
-     WHERE l.resource = @resource;
+    SET @row_owner = NULL;
+    SET @row_released_at = NULL;
+    IF @found = 1
+        SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at,
+               @row_revision = l.revision
+          FROM fence.lease l WITH (READCOMMITTEDLOCK)
+         WHERE l.resource = @resource;
     SET @reason = fence.refusal_reason(@generation, @owner, @row_generation, @row_owner, @row_released_at);
     -- A caller that was overtaken while it waited must not hold up the new holder's renewals.
     IF @then_release = 1 AND @reason IS NULL
@@ -129,6 +134,7 @@ BEGIN
 
     -- Clock: after the last wait, and before the time row, whose renewals do not wait for us.
     SET @clock = SYSUTCDATETIME();
+    SET @term_until = NULL;
     SELECT @term_until = t.lease_until
       FROM fence.lease_term t WITH (READCOMMITTEDLOCK)
      WHERE t.resource = @resource;

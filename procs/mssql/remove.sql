@@ -66,10 +66,13 @@ BEGIN
     UPDATE fence.lease WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
+    SET @found = @@ROWCOUNT;
+    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
     SET @row_generation = NULL;
-    SELECT @row_generation = l.generation, @row_owner = l.owner, @row_floor = l.floor
-      FROM fence.lease l WITH (READCOMMITTEDLOCK)
-     WHERE l.resource = @resource;
+    IF @found = 1
+        SELECT @row_generation = l.generation, @row_owner = l.owner, @row_floor = l.floor
+          FROM fence.lease l WITH (READCOMMITTEDLOCK)
+         WHERE l.resource = @resource;
     UPDATE fence.lease_term WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;

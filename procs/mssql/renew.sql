@@ -24,6 +24,7 @@ SET IMPLICIT_TRANSACTIONS OFF;
 
 DECLARE @own_transaction bit;
 DECLARE @clock datetime2(7);
+DECLARE @found int;
 DECLARE @reason nvarchar(32);
 DECLARE @term_generation bigint;
 DECLARE @term_owner nvarchar(255);
@@ -57,11 +58,17 @@ BEGIN
     UPDATE fence.lease_term WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
+    SET @found = @@ROWCOUNT;
+    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
     SET @term_generation = NULL;
-    SELECT @term_generation = t.generation, @term_owner = t.owner,
-           @term_until = t.lease_until, @term_released_at = t.released_at
-      FROM fence.lease_term t WITH (READCOMMITTEDLOCK)
-     WHERE t.resource = @resource;
+    SET @term_owner = NULL;
+    SET @term_until = NULL;
+    SET @term_released_at = NULL;
+    IF @found = 1
+        SELECT @term_generation = t.generation, @term_owner = t.owner,
+               @term_until = t.lease_until, @term_released_at = t.released_at
+          FROM fence.lease_term t WITH (READCOMMITTEDLOCK)
+         WHERE t.resource = @resource;
     SET @reason = fence.refusal_reason(@generation, @owner, @term_generation, @term_owner, @term_released_at);
 END;
 
@@ -70,8 +77,7 @@ SET @clock = SYSUTCDATETIME();
 
 IF @reason IS NULL
 BEGIN
-    -- DATEADD takes an int: days first, so that 24.8 days of milliseconds do not overflow it.
-    SET @lease_until = DATEADD(millisecond, CAST(@ttl_ms % 86400000 AS int), DATEADD(day, CAST(@ttl_ms / 86400000 AS int), @clock));
+    SET @lease_until = fence.plus_ms(@clock, @ttl_ms);
     UPDATE fence.lease_term
        SET ttl_ms = @ttl_ms,
            lease_until = @lease_until,

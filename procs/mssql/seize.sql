@@ -23,6 +23,7 @@ SET XACT_ABORT ON;
 
 DECLARE @own_transaction bit;
 DECLARE @clock datetime2(7);
+DECLARE @found int;
 DECLARE @outcome nvarchar(16);
 DECLARE @row_generation bigint;
 DECLARE @row_owner nvarchar(255);
@@ -57,10 +58,14 @@ BEGIN
     UPDATE fence.lease WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
+    SET @found = @@ROWCOUNT;
+    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
     SET @row_generation = NULL;
-    SELECT @row_generation = l.generation, @row_owner = l.owner, @row_floor = l.floor, @row_epoch = l.epoch
-      FROM fence.lease l WITH (READCOMMITTEDLOCK)
-     WHERE l.resource = @resource;
+    SET @row_owner = NULL;
+    IF @found = 1
+        SELECT @row_generation = l.generation, @row_owner = l.owner, @row_floor = l.floor, @row_epoch = l.epoch
+          FROM fence.lease l WITH (READCOMMITTEDLOCK)
+         WHERE l.resource = @resource;
     UPDATE fence.lease_term WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;

@@ -21,8 +21,6 @@ AS
 BEGIN
     RETURN CASE
         WHEN @policy = N'unexpired' AND @lease_until <= @clock THEN N'expired'
-        -- DATEADD takes an int: days first, so that 24.8 days of milliseconds do not overflow it.
-        WHEN @source_as_of < DATEADD(millisecond, -CAST(@max_source_age_ms % 86400000 AS int),
-                             DATEADD(day, -CAST(@max_source_age_ms / 86400000 AS int), @clock)) THEN N'stale_source'
+        WHEN @source_as_of < fence.plus_ms(@clock, -@max_source_age_ms) THEN N'stale_source'
     END;
 END;
