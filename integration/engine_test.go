@@ -33,8 +33,6 @@ const (
 	snapshots capability = "snapshot isolation"
 	// idleBound: the engine ends a transaction whose client has stalled.
 	idleBound capability = "idle-in-transaction timeout"
-	// freeReaders: a reader does not wait for a writer, and gets the row as it was.
-	freeReaders capability = "readers that do not wait for writers"
 	// lockHints: a statement can say how it locks: rows that are locked are passed over, a row is locked shared.
 	lockHints capability = "lock hints"
 	// looseCommits: a session may choose not to wait until its commits are durable.

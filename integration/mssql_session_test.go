@@ -191,7 +191,11 @@ func (c *sqlServerConnection) rollbackTo(ctx context.Context, name string) error
 	return c.execute(ctx, "ROLLBACK TRANSACTION "+name)
 }
 
+// lockRow keeps writers away, and not readers. Babelfish forgets the hint, and no reader waits there.
 func (c *sqlServerConnection) lockRow(ctx context.Context, table, resource string) error {
+	if c.db.engine.babelfish == nil {
+		return c.execute(ctx, "SELECT COUNT(*) FROM fence."+table+" WITH (UPDLOCK, ROWLOCK) WHERE resource = @p1", resource)
+	}
 	return c.execute(ctx, "UPDATE fence."+table+" SET resource = resource WHERE resource = @p1", resource)
 }
 

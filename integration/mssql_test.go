@@ -126,8 +126,6 @@ func (e *sqlServer) can(need capability) bool {
 		return true
 	case lockHints:
 		return e.babelfish == nil // it understands and forgets them
-	case freeReaders:
-		return e.babelfish != nil
 	}
 	return false
 }

@@ -176,7 +176,7 @@ func (e *postgres) can(need capability) bool {
 	switch need {
 	case serverLog:
 		return e.server != nil
-	case snapshots, idleBound, freeReaders, lockHints, looseCommits, namedBlockers, directSessions:
+	case snapshots, idleBound, lockHints, looseCommits, namedBlockers, directSessions:
 		return true
 	}
 	return false
