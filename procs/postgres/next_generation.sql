@@ -7,11 +7,12 @@
 -- system identifier, than the last one: after a promotion or a restore, which may have lost the last numbers.
 --
 -- Parameters  p_row_generation, p_row_floor, p_row_epoch  the lease row as locked
--- Returns     one row: generation; epoch, to be stored with it
+-- Returns     an array of two: the generation; the epoch, to be stored with it. (A result row would have to be
+--             read by a statement of its own, which costs as much as the rest.)
 -- Locks       epoch (only when it advances), floor (shared, above READ COMMITTED only)
 -- Errors      40001 the snapshot is older than the floor or the epoch: retry the transaction
 CREATE OR REPLACE FUNCTION fence.next_generation(p_row_generation bigint, p_row_floor bigint, p_row_epoch bigint)
-RETURNS TABLE (generation bigint, epoch bigint)
+RETURNS bigint[]
 LANGUAGE plpgsql
 VOLATILE
 AS $$
@@ -21,6 +22,7 @@ DECLARE
     v_known_identifier bigint;
     v_known_timeline bigint;
     v_floor bigint;
+    v_epoch bigint;
     v_ignored text;
 BEGIN
     -- A number that a crash takes back would be given out again.
@@ -34,7 +36,7 @@ BEGIN
         SELECT f.at_least INTO v_floor FROM fence.floor f FOR SHARE;
     END IF;
     SELECT f.at_least, e.epoch, e.system_identifier, e.timeline
-      INTO v_floor, epoch, v_known_identifier, v_known_timeline
+      INTO v_floor, v_epoch, v_known_identifier, v_known_timeline
       FROM fence.floor f
       CROSS JOIN fence.epoch e;
 
@@ -53,11 +55,12 @@ BEGIN
                timeline = v_timeline
          WHERE e.timeline IS DISTINCT FROM v_timeline
             OR e.system_identifier IS DISTINCT FROM v_system_identifier;
-        SELECT e.epoch INTO epoch FROM fence.epoch e;
+        SELECT e.epoch INTO v_epoch FROM fence.epoch e;
     END IF;
 
-    epoch := greatest(epoch, p_row_epoch);
-    generation := greatest(p_row_generation, p_row_floor, v_floor) + 1 + (epoch - p_row_epoch) * 4294967296;
-    RETURN NEXT;
+    v_epoch := greatest(v_epoch, p_row_epoch);
+    RETURN ARRAY[
+        greatest(p_row_generation, p_row_floor, v_floor) + 1 + (v_epoch - p_row_epoch) * 4294967296,
+        v_epoch];
 END;
 $$;
