@@ -233,6 +233,8 @@ func explainCall(call *callError) failure {
 		f.Kind, f.OutcomeUnknown = string(procedures.KindCannotConnect), false
 	case connecting(call.err) && known.Kind == procedures.KindOther && !call.unknown:
 		f.Kind = string(procedures.KindCannotConnect) // the server said why, and it is nothing that passes
+	case known.Kind == procedures.KindBusy && !call.unknown:
+		f.Message = "another transaction held the row for too long"
 	case call.unknown:
 		f.Kind, f.Retryable, f.OutcomeUnknown = string(procedures.KindOutcomeUnknown), true, true
 	}
