@@ -10,7 +10,7 @@
 -- Outcomes    acquired · held (another acquisition is alive) · replayed (this request was granted before and
 --             is still the latest; nothing was changed)
 -- Locks       lease, lease_term, then epoch and floor as next_generation says; none when held or replayed is
---             seen by the plain read. The wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
+--             seen by the plain read. Each wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
 -- Errors      FN001 invalid argument; 40001 retry the transaction; 55P03 a transaction holds the row: busy
 CREATE OR REPLACE FUNCTION fence.acquire(
     p_resource text,
@@ -151,14 +151,16 @@ BEGIN
         -- Write.
         generation := v_next[1];
         lease_until := v_clock + p_ttl_ms * interval '1 millisecond';
-        UPDATE fence.lease l
-           SET generation = v_next[1],
-               owner = p_owner,
-               acquired_at = v_clock,
-               released_at = NULL,
-               request_id = p_request_id,
-               epoch = v_next[2]
-         WHERE l.resource = p_resource;
+        WITH identity AS (
+            UPDATE fence.lease l
+               SET generation = v_next[1],
+                   owner = p_owner,
+                   acquired_at = v_clock,
+                   released_at = NULL,
+                   request_id = p_request_id,
+                   epoch = v_next[2]
+             WHERE l.resource = p_resource
+        )
         UPDATE fence.lease_term t
            SET generation = v_next[1],
                owner = p_owner,

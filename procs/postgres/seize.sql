@@ -10,7 +10,7 @@
 --             observation: observed_generation, observed_owner, observed_lease_until, observed_at
 -- Outcomes    seized · replayed (the same operator seized it before) · refused (another generation, or none)
 -- Locks       lease, lease_term, then epoch and floor as next_generation says; none when the plain read
---             refuses or replays. The wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
+--             refuses or replays. Each wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
 -- Errors      FN001 invalid argument; 40001 retry the transaction; 55P03 a transaction holds the row: busy
 CREATE OR REPLACE FUNCTION fence.seize(
     p_resource text,
