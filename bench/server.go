@@ -100,7 +100,7 @@ func databaseOf(dsn, name string) string {
 
 // keepMemory tells the C library of a server that this process starts to keep what a call has given back.
 // By its default it may give memory back to the system at the end of every call, or never, depending on how
-// the heap of a session happens to lie: worth 15 us a call to whichever side is unlucky.
+// the heap of a session happens to lie: a cost that would fall on either side by chance.
 func keepMemory() {
 	for name, value := range map[string]string{"MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_TOP_PAD_": "1048576"} {
 		if os.Getenv(name) == "" {

@@ -168,9 +168,13 @@ func TestTheTestingPageListsTheMutations(t *testing.T) {
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(page), "<!-- mutations -->\n")
 	require.True(t, found, "the marker before the table")
-	table, _, found := strings.Cut(rest, "\n<!-- end of mutations -->")
+	table, _, found := strings.Cut(rest, "<!-- end of mutations -->")
 	require.True(t, found, "the marker after the table")
-	assert.Equal(t, mutationTable(), table+"\n", "docs/testing.md and mutations() differ")
+	listed, want := strings.Split(strings.TrimSpace(table), "\n"), strings.Split(strings.TrimSpace(mutationTable()), "\n")
+	for i := range min(len(listed), len(want)) {
+		require.Equal(t, want[i], listed[i], "docs/testing.md and mutations() differ")
+	}
+	require.Len(t, listed, len(want), "docs/testing.md and mutations() differ")
 }
 
 // A killer that no longer exists would be a mutation that nobody notices.

@@ -243,13 +243,13 @@ func refusalsAfterEvents() (behaviours []behaviour) {
 func refusalsAfterRemoval() (behaviours []behaviour) {
 	for _, c := range tokenCalls() {
 		behaviours = append(behaviours,
-			that(c.name+" that waited for a removal and a new lease of the name is "+c.refusal(procedures.NotFound),
+			that(c.name+" that waited for a removal and a new lease of the name is "+c.refusal(procedures.Superseded),
 				func(db *Database) {
-					findsNothingAfterWaiting(db, c, acquire("r", "b"), procedures.Superseded)
+					findsNewRowAfterWaiting(db, c, acquire("r", "b"), procedures.Superseded)
 				}),
 			that(c.name+" that waited for a removal and a new floor of the name is "+c.refusal(procedures.NotFound),
 				func(db *Database) {
-					findsNothingAfterWaiting(db, c, raiseFloor("r", 100), procedures.NotFound)
+					findsNewRowAfterWaiting(db, c, raiseFloor("r", 100), procedures.NotFound)
 				}))
 	}
 	return behaviours
@@ -287,9 +287,9 @@ func acceptsAfterWaiting(db *Database, c tokenCall, e event) {
 	waiting.gets(c.accepts)
 }
 
-// findsNothingAfterWaiting: the row that the token belongs to is gone. What has its name by now is for the
-// next call to find out.
-func findsNothingAfterWaiting(db *Database, c tokenCall, then call, next string) {
+// findsNewRowAfterWaiting: the row that the token belongs to is gone, and so is the lock that was waited for. What
+// has its name by now decides.
+func findsNewRowAfterWaiting(db *Database, c tokenCall, then call, reason string) {
 	a, other := db.session(), db.session()
 	token := a.takes("r")
 	db.expire("r")
@@ -299,8 +299,9 @@ func findsNothingAfterWaiting(db *Database, c tokenCall, then call, next string)
 	other.asks(then)
 	waiting := a.waitsOn(c.with(token))
 	other.commits()
-	got := waiting.gets(c.refusal(procedures.NotFound))
-	assert.Nil(db.t, got.ObservedGeneration)
+	got := waiting.gets(c.refusal(reason))
+	require.NotNil(db.t, got.ObservedGeneration)
+	assert.NotEqual(db.t, token.Generation, *got.ObservedGeneration)
 
-	a.gets(c.refusal(next), c.with(token))
+	a.gets(c.refusal(reason), c.with(token))
 }

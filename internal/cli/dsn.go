@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +19,10 @@ const (
 	defaultConfigFile = "fencectl.yaml"
 	maxFileSize       = 1 << 20
 )
+
+// namingVariables name a server. The environment comes before a file, but a PGPASSFILE or a PGUSER alone names
+// no database: it completes the one in the file.
+func namingVariables() []string { return []string{"PGSERVICE", "PGHOST"} }
 
 // libpqVariables say where the database is, without any DSN.
 func libpqVariables() []string {
@@ -38,11 +41,11 @@ func newDatabaseTopic() *cobra.Command {
                        (host=... user=... dbname=...). Other users of the machine can read it in the process list
   2. --dsn-file FILE   the same in a file; "-" reads standard input
   3. FENCECTL_DSN      the same in the environment
-  4. fencectl.yaml     in the working directory, or --config FILE. Its one key is dsn; ${NAME} in it stands
-                       for an environment variable, $${ for ${ itself:
+  4. PGSERVICE, PGHOST libpq's variables
+  5. fencectl.yaml     in the working directory, or --config FILE, which comes before 4. Its one key is dsn; ${NAME}
+                       in it stands for an environment variable, $${ for ${ itself:
                          dsn: host=db user=fence dbname=app password=${DB_PASSWORD}
-  5. libpq's variables PGHOST, PGPORT, PGDATABASE, PGUSER, PGPASSWORD, PGPASSFILE, PGSERVICE, PGSERVICEFILE,
-                       when one of them is set
+  6. PGPORT, PGDATABASE, PGUSER, PGPASSWORD, PGPASSFILE or PGSERVICEFILE, with libpq's usual values for the rest
 
 What a DSN leaves out comes from libpq's variables and from ~/.pgpass. In a URL, percent-encode the characters
 : / ? # [ ] @ % of a password; in key=value form, put a password with blanks in '...', and \ before ' and \.
@@ -64,19 +67,38 @@ func (a *app) findDSN() (dsn, source string, err error) {
 		dsn, err := a.readDSNFile()
 		return dsn, "--dsn-file", err
 	case a.env[envDSN] != "":
+		if a.configFile != "" {
+			a.note("--config is not used: %s is set", envDSN)
+		}
 		return a.env[envDSN], envDSN, nil
+	}
+	if name := a.firstSet(namingVariables()); name != "" && a.configFile == "" {
+		if _, err := os.Stat(defaultConfigFile); err == nil {
+			a.note("%s is not used: %s is set", defaultConfigFile, name)
+		}
+		return "", name, nil
 	}
 	dsn, file, err := a.readConfig()
 	if err != nil || dsn != "" {
 		return dsn, file, err
 	}
-	if set := slices.IndexFunc(libpqVariables(), func(name string) bool { return a.env[name] != "" }); set >= 0 {
-		return "", libpqVariables()[set], nil
+	if name := a.firstSet(libpqVariables()); name != "" {
+		return "", name, nil
 	}
 	return "", "", &usageError{
 		message: "no database given",
-		hint:    `use --dsn, --dsn-file, FENCECTL_DSN, fencectl.yaml or PGHOST; see "fencectl help database"`,
+		hint:    `use --dsn, --dsn-file, FENCECTL_DSN, PGSERVICE, PGHOST or fencectl.yaml; see "fencectl help database"`,
 	}
+}
+
+// firstSet returns the first of these variables that is set.
+func (a *app) firstSet(names []string) string {
+	for _, name := range names {
+		if a.env[name] != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 func (a *app) readDSNFile() (string, error) {

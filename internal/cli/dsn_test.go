@@ -37,17 +37,22 @@ func TestTheDatabaseComesFromTheFirstPlaceThatNamesOne(t *testing.T) {
 
 	assert.Equal(t, "flag as u on 127.0.0.1:1 (from --dsn)", usedDatabase(t, sh, "--dsn", dsnNamed("flag"), "--dsn-file", file, "--config", config))
 	assert.Equal(t, "dsnfile as u on 127.0.0.1:1 (from --dsn-file)", usedDatabase(t, sh, "--dsn-file", file, "--config", config))
-	assert.Equal(t, "environment as u on 127.0.0.1:1 (from FENCECTL_DSN)", usedDatabase(t, sh, "--config", config))
+	assert.Equal(t, "environment as u on 127.0.0.1:1 (from FENCECTL_DSN)", usedDatabase(t, sh))
+	assert.Contains(t, sh.run(t, "about", "--config", config).stderr, "--config is not used: FENCECTL_DSN is set")
 	sh.env = sh.env[1:]
 	assert.Equal(t, "config as u on 127.0.0.1:1 (from "+config+")", usedDatabase(t, sh, "--config", config))
-	assert.Equal(t, "workdir as u on 127.0.0.1:1 (from fencectl.yaml)", usedDatabase(t, sh))
+	ignored := sh.run(t, "about", "-v").stderr
+	assert.Contains(t, ignored, "fencectl.yaml is not used: PGHOST is set")
+	assert.Contains(t, ignored, "libpq as u on 127.0.0.1:1 (from PGHOST)", "the environment comes before a file")
+	sh.env = []string{"PGPASSFILE=/does/not/exist", "PGUSER=u"}
+	assert.Equal(t, "workdir as u on 127.0.0.1:1 (from fencectl.yaml)", usedDatabase(t, sh), "what names no server completes the file")
 	require.NoError(t, os.Remove("fencectl.yaml"))
-	assert.Equal(t, "libpq as u on 127.0.0.1:1 (from PGHOST)", usedDatabase(t, sh))
+	assert.Equal(t, "libpq as u on 127.0.0.1:1 (from PGUSER)", usedDatabase(t, sh))
 
 	sh.env = nil
 	got := sh.run(t, "about")
 	assert.Equal(t, 2, got.code)
-	for _, way := range []string{"--dsn", "--dsn-file", "FENCECTL_DSN", "fencectl.yaml", "PGHOST"} {
+	for _, way := range []string{"--dsn", "--dsn-file", "FENCECTL_DSN", "fencectl.yaml", "PGHOST", "PGSERVICE"} {
 		assert.Contains(t, got.stderr, way)
 	}
 

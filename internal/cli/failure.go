@@ -231,6 +231,10 @@ func explainCall(call *callError) failure {
 	case call.reading && f.OutcomeUnknown:
 		// What only reads leaves no outcome behind.
 		f.Kind, f.OutcomeUnknown = string(procedures.KindCannotConnect), false
+	case connecting(call.err) && known.Kind == procedures.KindOther && !call.unknown:
+		f.Kind = string(procedures.KindCannotConnect) // the server said why, and it is nothing that passes
+	case known.Kind == procedures.KindBusy && !call.unknown:
+		f.Message = "another transaction held the row for too long"
 	case call.unknown:
 		f.Kind, f.Retryable, f.OutcomeUnknown = string(procedures.KindOutcomeUnknown), true, true
 	}
@@ -241,9 +245,7 @@ func explainCall(call *callError) failure {
 // serverMessage is an error's text in one line, without what its fields say again.
 func serverMessage(err error) string {
 	var server *pgconn.PgError
-	var connect *pgconn.ConnectError
-	connecting := errors.As(err, &connect)
-	if errors.As(err, &server) && !connecting {
+	if errors.As(err, &server) && !connecting(err) {
 		return server.Message
 	}
 	if server != nil && server.Code == unknownSetting {
@@ -254,6 +256,11 @@ func serverMessage(err error) string {
 		return "the connection was lost before the answer came"
 	}
 	return oneLine(err)
+}
+
+func connecting(err error) bool {
+	var connect *pgconn.ConnectError
+	return errors.As(err, &connect)
 }
 
 // oneLine is an error's text in one line. A failed connection has a line for each attempt; with and without TLS

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -260,6 +262,23 @@ func TestARowThatSomebodyHoldsIsALockTimeout(t *testing.T) {
 			assert.Contains(t, failure["hint"], "fencectl leases")
 		})
 	}
+}
+
+func TestACallThatTheTimeoutCancelledWaitedForARow(t *testing.T) {
+	t.Parallel()
+	cancelled := &pgconn.PgError{Code: "57014", Message: "canceling statement due to user request"}
+	explained := func(err error) failure {
+		return explain(&ended{error: err, cause: timeoutError{3 * time.Second}})
+	}
+	call := explained(&callError{err: cancelled})
+	assert.Equal(t, ExitLockTimeout, call.exit)
+	assert.Equal(t, "no answer within 3s; the call was cancelled and changed nothing", call.Message)
+	assert.True(t, call.Retryable)
+	assert.Equal(t, ExitError, explained(&callError{err: cancelled, reading: true}).exit)
+	assert.Equal(t, ExitError, explained(&partly{error: &callError{err: cancelled}}).exit, "prune has much to do")
+	lost := explained(&callError{err: io.ErrUnexpectedEOF})
+	assert.Equal(t, ExitOutcomeUnknown, lost.exit)
+	assert.Contains(t, lost.Message, "may have taken effect")
 }
 
 func TestAQueueForARowEndsInALockTimeoutForAll(t *testing.T) {

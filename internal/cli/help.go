@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ func newHelpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("no help for %q", strings.Join(args, " "))
+				return &usageError{message: fmt.Sprintf("no help for %q", strings.Join(args, " ")), hint: seeHelp(cmd.Root())}
 			}
 			target.InitDefaultHelpFlag()
 			return target.Help()

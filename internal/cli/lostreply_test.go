@@ -17,8 +17,9 @@ import (
 // unreliable is a way to the server on which the replies to the first commits get lost: the server does what
 // it was asked, and the connection ends before the client hears of it.
 type unreliable struct {
-	dsn  string
-	lost atomic.Int32
+	dsn     string
+	lost    atomic.Int32 // replies still to lose
+	refused atomic.Int32 // connections to refuse after the first loss
 }
 
 // loseReplies returns a DSN of the same database whose first n commits are not answered.
@@ -48,6 +49,9 @@ func loseReplies(t *testing.T, dsn string, n int32) *unreliable {
 
 func (u *unreliable) serve(client net.Conn, address string) {
 	defer client.Close()
+	if u.lost.Load() <= 0 && u.refused.Add(-1) >= 0 {
+		return
+	}
 	upstream, err := net.Dial("tcp", address)
 	if err != nil {
 		return
@@ -97,6 +101,15 @@ func TestALostReplyIsAskedForAgain(t *testing.T) {
 	assert.Equal(t, 0, published.code, published.stdout)
 	assert.Equal(t, "replayed", published.object(t)["outcome"])
 	assert.Equal(t, 1.0, published.object(t)["revision"], "published once")
+}
+
+func TestARestartAfterALostReplyIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	way := loseReplies(t, newDatabase(t), 1)
+	way.refused.Store(2) // one of them is pgx's request to cancel
+	taken := on(way.dsn).run(t, "acquire", "r", "--owner", "w1", "--ttl", "1m", "-o", "json")
+	assert.Equal(t, 0, taken.code, taken.stdout)
+	assert.Equal(t, "replayed", taken.object(t)["outcome"])
 }
 
 func TestALostOutcomeExitsWith6AndTheIDFindsItOut(t *testing.T) {

@@ -22,11 +22,19 @@ const template = "fence_template"
 // server is the throwaway server of this test run; each test has a database of its own on it.
 var server *devdb.Server
 
+// scratch is a folder for what several tests share; it goes with the test run.
+var scratch string
+
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) (code int) {
 	ctx := context.Background()
 	var err error
+	if scratch, err = os.MkdirTemp("", "fencectl-cli-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(scratch)
 	if server, err = devdb.StartPostgres(ctx, devdb.Options{Settings: devdb.TestSettings()}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -79,8 +79,11 @@ func TestAPieceOfAnUnquotedPasswordIsNotShownAsASetting(t *testing.T) {
 	t.Parallel()
 	dsn, err := url.Parse(newDatabase(t))
 	assert.NoError(t, err)
-	got := shell{}.run(t, "about", "-v", "--dsn", "host=127.0.0.1 port="+dsn.Port()+" user=u password=geh eim=1")
+	password, _ := dsn.User.Password()
+	// Had it been quoted, the password would go on after the blank.
+	got := shell{}.run(t, "about", "-v", "--dsn", "host=127.0.0.1 port="+dsn.Port()+" user="+dsn.User.Username()+" password="+password+" eim=1")
 	assert.Equal(t, 5, got.code)
+	assert.Contains(t, got.stderr, "does not know a setting")
 	assert.NotContains(t, got.stderr, "eim")
 }
 

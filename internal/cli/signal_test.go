@@ -23,11 +23,7 @@ import (
 
 // program builds fencectl once for the tests that need a process.
 var program = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "fencectl-test-")
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(folder, "fencectl")
+	file := filepath.Join(scratch, "fencectl")
 	if output, err := exec.Command("go", "build", "-o", file, "../../cmd/fencectl").CombinedOutput(); err != nil {
 		return "", errors.New(string(output))
 	}

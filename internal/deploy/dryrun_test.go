@@ -145,6 +145,21 @@ func TestADryRunWorksWithoutRights(t *testing.T) {
 	db.clean()
 }
 
+// Who may not read the floor gets a script that raises it, and never one that lowers it.
+func TestTheFloorInAScriptIsNeverLowered(t *testing.T) {
+	t.Parallel()
+	db := newInstalled(t)
+	db.exec("SELECT FROM fence.raise_floor(NULL, 500)")
+	reader := db.as("IN ROLE fence_reader")
+	for floor, expected := range map[int64]string{400: "500", 600: "600"} {
+		db.exec("UPDATE fence.floor SET at_least = 500")
+		options := migrateOptions()
+		options.Floor = &floor
+		db.psql(reader.script(options))
+		require.Equal(t, expected, db.text("SELECT at_least::text FROM fence.floor"))
+	}
+}
+
 func TestTheRolesOfAScriptMayAllExist(t *testing.T) {
 	t.Parallel()
 	own := newServer(t)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package deploy_test
 
 import (
@@ -21,9 +23,6 @@ import (
 	"github.com/fencectl/fencectl/procs"
 )
 
-// childVariable makes the test binary a program that runs one command and may kill itself on the way.
-const childVariable = "FENCECTL_DEPLOY_CHILD"
-
 // order is what a child is to do.
 type order struct {
 	DSN     string
@@ -32,7 +31,9 @@ type order struct {
 	KillAfter int
 }
 
-func child() int {
+func init() { child = runOrder }
+
+func runOrder() int {
 	var o order
 	if err := json.Unmarshal([]byte(os.Getenv(childVariable)), &o); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,6 +1,8 @@
 package deploy_test
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +28,37 @@ func TestReadingCommandsWorkWithOneRoleAndWriteNothing(t *testing.T) {
 		require.Equal(t, deploy.FindingOK, finding(t, doctor, "deployment").Status)
 	}
 	require.Equal(t, before, db.fingerprint())
+}
+
+func TestReadingCommandsSendNothingThatWritesAndOnlyInReadOnlyTransactions(t *testing.T) {
+	t.Parallel()
+	harmless := regexp.MustCompile(`(?i)^\s*(SELECT|WITH|SET LOCAL|SAVEPOINT|RELEASE|ROLLBACK)\b`)
+	for _, db := range []*database{newDatabase(t), newInstalled(t)} {
+		var statements []string
+		e, err := engine.Open(db.dsn, engine.Options{AfterStatement: func(_ int, sql string) { statements = append(statements, sql) }})
+		require.NoError(t, err)
+		d := deploy.New(e)
+		for _, run := range []func() error{
+			func() error { return second(d.Status(ctx)) },
+			func() error { return second(d.Verify(ctx)) },
+			func() error { return second(d.Doctor(ctx)) },
+			func() error { return second(d.Migrate(ctx, deploy.MigrateOptions{DryRun: discard{}})) },
+		} {
+			statements = nil
+			require.NoError(t, run())
+			readOnly := false
+			for _, sql := range statements {
+				if sql == "begin isolation level repeatable read read only" {
+					readOnly = true
+					continue
+				}
+				require.Regexp(t, harmless, sql)
+				require.NotContains(t, sql, "advisory")
+				require.True(t, readOnly || strings.Contains(sql, "pg_backend_pid"), sql)
+			}
+			require.True(t, readOnly)
+		}
+	}
 }
 
 func TestReadingCommandsFindDriftWithOneRole(t *testing.T) {

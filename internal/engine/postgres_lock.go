@@ -50,12 +50,8 @@ func lockTimeout(waited time.Duration, what string, holders []Holder) error {
 	if waited > 0 {
 		known.Message = fmt.Sprintf("waited %s: %s", waited, what)
 	}
-	var names []string
-	for _, h := range holders {
-		names = append(names, h.String())
-	}
-	if len(names) > 0 {
-		known.Message += " (" + strings.Join(names, "; ") + ")"
+	if len(holders) > 0 {
+		known.Message += " (" + join(holders) + ")"
 		known.Hint = "wait for it, or end it: SELECT pg_terminate_backend(pid)"
 	}
 	return known

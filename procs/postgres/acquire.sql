@@ -10,7 +10,7 @@
 -- Outcomes    acquired · held (another acquisition is alive) · replayed (this request was granted before and
 --             is still the latest; nothing was changed)
 -- Locks       lease, lease_term, then epoch and floor as next_generation says; none when held or replayed is
---             seen by the plain read. The wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
+--             seen by the plain read. Each wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
 -- Errors      FN001 invalid argument; 40001 retry the transaction; 55P03 a transaction holds the row: busy
 CREATE OR REPLACE FUNCTION fence.acquire(
     p_resource text,
@@ -46,8 +46,7 @@ DECLARE
     v_term_ttl_ms bigint;
     v_term_until timestamptz;
     v_term_released_at timestamptz;
-    v_next_generation bigint;
-    v_next_epoch bigint;
+    v_next bigint[]; -- generation, epoch
 BEGIN
     v_ignored := fence.assert_token(p_resource, p_owner, 1)
                  AND fence.assert_duration(p_ttl_ms, 'ttl_ms');
@@ -132,9 +131,7 @@ BEGIN
           FROM fence.lease_term t
          WHERE t.resource = p_resource
            FOR NO KEY UPDATE;
-        SELECT n.generation, n.epoch
-          INTO v_next_generation, v_next_epoch
-          FROM fence.next_generation(v_row_generation, v_row_floor, v_row_epoch) n;
+        v_next := fence.next_generation(v_row_generation, v_row_floor, v_row_epoch);
 
         -- Clock: after the last wait. Read any earlier, it would call a lease dead that was renewed while
         -- we waited, or grant one that has already run out: see docs/semantics.md#clock.
@@ -152,26 +149,24 @@ BEGIN
 
     IF outcome = 'acquired' THEN
         -- Write.
-        v_term_generation := v_next_generation;
-        v_term_owner := p_owner;
-        v_term_attributes := p_attributes;
-        v_term_ttl_ms := p_ttl_ms;
-        v_term_until := v_clock + p_ttl_ms * interval '1 millisecond';
-        v_term_released_at := NULL;
-        UPDATE fence.lease l
-           SET generation = v_next_generation,
-               owner = p_owner,
-               acquired_at = v_clock,
-               released_at = NULL,
-               request_id = p_request_id,
-               epoch = v_next_epoch
-         WHERE l.resource = p_resource;
+        generation := v_next[1];
+        lease_until := v_clock + p_ttl_ms * interval '1 millisecond';
+        WITH identity AS (
+            UPDATE fence.lease l
+               SET generation = v_next[1],
+                   owner = p_owner,
+                   acquired_at = v_clock,
+                   released_at = NULL,
+                   request_id = p_request_id,
+                   epoch = v_next[2]
+             WHERE l.resource = p_resource
+        )
         UPDATE fence.lease_term t
-           SET generation = v_next_generation,
+           SET generation = v_next[1],
                owner = p_owner,
                attributes = p_attributes,
                ttl_ms = p_ttl_ms,
-               lease_until = v_term_until,
+               lease_until = v_clock + p_ttl_ms * interval '1 millisecond',
                released_at = NULL,
                renewed_at = v_clock,
                renewals = 0
@@ -184,6 +179,14 @@ BEGIN
             -- Refused with the lock in hand: an idle transaction must not hold up the holder.
             v_ignored := fence.bound_idle_time(v_term_ttl_ms);
         END IF;
+    END IF;
+
+    IF outcome = 'acquired' THEN
+        remaining_ms := p_ttl_ms;
+        holder := p_owner;
+        holder_attributes := p_attributes;
+        RETURN NEXT;
+        RETURN;
     END IF;
 
     lease_until := v_term_until;

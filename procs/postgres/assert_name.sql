@@ -15,8 +15,8 @@ LANGUAGE sql
 VOLATILE
 AS $$
     SELECT CASE
-        WHEN octet_length(p_value) BETWEEN 1 AND 255
-             AND p_value COLLATE "C" !~ '[^!-~]' THEN true
+        WHEN octet_length(p_value) <= 255
+             AND p_value COLLATE "C" ~ '^[!-~]+$' THEN true
         ELSE fence.examine_name(p_value, p_argument)
     END
 $$;

@@ -16,9 +16,9 @@ VOLATILE
 AS $$
     SELECT CASE
         WHEN p_generation >= 1
-             AND octet_length(p_resource) BETWEEN 1 AND 255
-             AND octet_length(p_owner) BETWEEN 1 AND 255
-             AND (p_resource || p_owner) COLLATE "C" !~ '[^!-~]' THEN true
+             AND octet_length(p_resource) <= 255
+             AND octet_length(p_owner) <= 255
+             AND (p_resource || ' ' || p_owner) COLLATE "C" ~ '^[!-~]+ [!-~]+$' THEN true
         ELSE fence.examine_token(p_resource, p_owner, p_generation)
     END
 $$;

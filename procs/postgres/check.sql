@@ -34,6 +34,7 @@ SET search_path = pg_catalog, fence, pg_temp
 AS $$
 DECLARE
     v_ignored boolean;
+    v_locked boolean;
     v_clock timestamptz;
     v_row_generation bigint;
     v_row_owner text;
@@ -62,6 +63,14 @@ BEGIN
           FROM fence.lease l
          WHERE l.resource = p_resource
            FOR NO KEY UPDATE;
+        v_locked := v_row_generation IS NOT NULL;
+        IF NOT v_locked THEN
+            -- Removed while we waited. The name may have another row by now.
+            SELECT l.generation, l.owner, l.released_at
+              INTO v_row_generation, v_row_owner, v_row_released_at
+              FROM fence.lease l
+             WHERE l.resource = p_resource;
+        END IF;
 
         -- Clock: after the wait, and before the time row, whose renewals do not wait for us.
         v_clock := clock_timestamp();
@@ -74,7 +83,7 @@ BEGIN
         reason := coalesce(
             fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at),
             fence.time_reason(p_policy, v_term_until, v_clock, NULL, NULL));
-        IF v_row_generation IS NOT NULL THEN
+        IF v_locked THEN
             v_ignored := fence.bound_idle_time(v_term_ttl_ms);
         END IF;
     END IF;

@@ -15,7 +15,7 @@
 -- Outcomes    accepted · replayed (this operation key was accepted before; its answer again) · rejected
 -- Reasons     not_found · superseded · ahead_of_issuer · wrong_owner · released · expired (unexpired only) ·
 --             stale_source · key_conflict (the key was accepted with other content)
--- Locks       lease, (then_release: lease_term,) publication; none when the plain read rejects or replays
+-- Locks       lease, (then_release: lease_term,) publication; none when it is rejected or replayed
 -- Errors      FN001 invalid argument; 40001 retry the transaction
 CREATE OR REPLACE FUNCTION fence.publish(
     p_resource text,
@@ -46,7 +46,8 @@ SET search_path = pg_catalog, fence, pg_temp
 AS $$
 DECLARE
     v_ignored boolean;
-    v_argument text;
+    v_by_fence_alone boolean := true; -- neither key, nor policy, nor age has a say
+    v_locked boolean;
     v_clock timestamptz;
     v_fingerprint bytea;
     v_row_generation bigint;
@@ -60,60 +61,93 @@ DECLARE
     v_key_published_at timestamptz;
     v_key_late_ms bigint;
 BEGIN
-    v_ignored := fence.assert_token(p_resource, p_owner, p_generation)
-                 AND (p_content_type = 'application/json' OR fence.assert_name(p_content_type, 'content_type'))
-                 AND fence.assert_policy(p_policy)
-                 AND (p_max_source_age_ms IS NULL OR fence.assert_duration(p_max_source_age_ms, 'max_source_age_ms'));
-    IF p_payload IS NULL OR p_then_release IS NULL OR (p_max_source_age_ms IS NOT NULL AND p_source_as_of IS NULL) THEN
-        v_argument := CASE WHEN p_payload IS NULL THEN 'payload'
-                           WHEN p_then_release IS NULL THEN 'then_release'
-                           ELSE 'source_as_of' END;
-        RAISE EXCEPTION 'invalid argument %: it must not be NULL%', v_argument,
-              CASE WHEN v_argument = 'source_as_of' THEN ' when max_source_age_ms is given' ELSE '' END
-            USING ERRCODE = 'FN001', COLUMN = v_argument;
-    END IF;
-    IF p_operation_key IS NOT NULL THEN
-        v_ignored := fence.assert_name(p_operation_key, 'operation_key');
-        v_fingerprint := sha256(convert_to(
-            concat_ws(E'\n', p_content_type, p_policy, p_then_release::text, p_payload), 'UTF8'));
+    v_ignored := fence.assert_token(p_resource, p_owner, p_generation);
+    IF (p_content_type = 'application/json' AND p_policy = 'until_superseded' AND p_payload IS NOT NULL
+        AND p_operation_key IS NULL AND p_max_source_age_ms IS NULL AND p_then_release IS NOT NULL) IS NOT TRUE THEN
+        -- Something is not as it is most of the time: only then all of it is looked at.
+        v_ignored := fence.assert_name(p_content_type, 'content_type');
+        v_ignored := fence.assert_policy(p_policy);
+        IF p_payload IS NULL THEN
+            RAISE EXCEPTION 'invalid argument payload: it must not be NULL'
+                USING ERRCODE = 'FN001', COLUMN = 'payload';
+        END IF;
+        IF p_then_release IS NULL THEN
+            RAISE EXCEPTION 'invalid argument then_release: it must not be NULL'
+                USING ERRCODE = 'FN001', COLUMN = 'then_release';
+        END IF;
+        IF p_max_source_age_ms IS NOT NULL THEN
+            v_ignored := fence.assert_duration(p_max_source_age_ms, 'max_source_age_ms');
+            IF p_source_as_of IS NULL THEN
+                RAISE EXCEPTION 'invalid argument source_as_of: it must not be NULL when max_source_age_ms is given'
+                    USING ERRCODE = 'FN001', COLUMN = 'source_as_of';
+            END IF;
+        END IF;
+        IF p_operation_key IS NOT NULL THEN
+            v_ignored := fence.assert_name(p_operation_key, 'operation_key');
+            v_fingerprint := sha256(convert_to(
+                concat_ws(E'\n', p_content_type, p_policy, p_then_release::text, p_payload), 'UTF8'));
+        END IF;
+        v_by_fence_alone := p_policy = 'until_superseded' AND p_operation_key IS NULL AND p_max_source_age_ms IS NULL;
     END IF;
 
     -- Read: clock first, then the rows, without a lock. The lease before the key, so that a retry which
-    -- overlaps its own then_release finds the key that was committed with the release.
+    -- overlaps its own then_release finds the key that was committed with the release. Where the fence alone
+    -- has a say, the locking read below answers the same question.
     attempted_at := clock_timestamp();
     v_clock := attempted_at;
-    SELECT l.generation, l.owner, l.released_at, t.lease_until
-      INTO v_row_generation, v_row_owner, v_row_released_at, v_term_until
-      FROM fence.lease l
-      JOIN fence.lease_term t ON t.resource = l.resource
-     WHERE l.resource = p_resource AND t.resource = p_resource;
-    IF p_operation_key IS NOT NULL THEN
-        SELECT k.fingerprint, k.revision, k.published_at, k.late_ms
-          INTO v_key_fingerprint, v_key_revision, v_key_published_at, v_key_late_ms
-          FROM fence.publication_key k
-         WHERE k.resource = p_resource AND k.generation = p_generation
-           AND k.owner = p_owner AND k.operation_key = p_operation_key;
-    END IF;
-
-    IF v_key_fingerprint = v_fingerprint THEN
-        outcome := 'replayed';
-    ELSE
-        reason := coalesce(
-            fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at),
-            fence.time_reason(p_policy, v_term_until, v_clock, p_source_as_of, p_max_source_age_ms),
-            CASE WHEN v_key_fingerprint <> v_fingerprint THEN 'key_conflict' END);
+    IF NOT v_by_fence_alone THEN
+        SELECT l.generation, l.owner, l.released_at
+          INTO v_row_generation, v_row_owner, v_row_released_at
+          FROM fence.lease l
+         WHERE l.resource = p_resource;
+        IF p_policy = 'unexpired' THEN
+            -- Of that acquisition only: a later one's time says nothing about this caller.
+            SELECT t.lease_until INTO v_term_until
+              FROM fence.lease_term t
+             WHERE t.resource = p_resource AND t.generation = v_row_generation;
+        END IF;
+        IF p_operation_key IS NOT NULL THEN
+            SELECT k.fingerprint, k.revision, k.published_at, k.late_ms
+              INTO v_key_fingerprint, v_key_revision, v_key_published_at, v_key_late_ms
+              FROM fence.publication_key k
+             WHERE k.resource = p_resource AND k.generation = p_generation
+               AND k.owner = p_owner AND k.operation_key = p_operation_key;
+        END IF;
+        IF v_key_fingerprint = v_fingerprint THEN
+            outcome := 'replayed';
+        ELSE
+            reason := coalesce(
+                fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at),
+                fence.time_reason(p_policy, v_term_until, v_clock, p_source_as_of, p_max_source_age_ms),
+                CASE WHEN v_key_fingerprint <> v_fingerprint THEN 'key_conflict' END);
+        END IF;
     END IF;
 
     IF outcome IS NULL AND reason IS NULL THEN
-        -- Lock the identity, so that no take-over commits before we do, and read again.
-        SELECT l.generation, l.owner, l.released_at, l.revision
-          INTO v_row_generation, v_row_owner, v_row_released_at, v_row_revision
+        -- Lock the identity, so that no take-over commits before we do. Only what would be accepted: a row that
+        -- does not fit the token is not waited for and not locked. A take-over that we waited for makes the row
+        -- unfit, too.
+        SELECT l.generation, l.owner, l.revision
+          INTO v_row_generation, v_row_owner, v_row_revision
           FROM fence.lease l
          WHERE l.resource = p_resource
+           AND l.generation = p_generation AND l.owner = p_owner AND l.released_at IS NULL
            FOR NO KEY UPDATE;
+        v_locked := v_row_generation IS NOT NULL;
+        IF NOT v_locked THEN
+            -- Read why: what refuses is final.
+            SELECT l.generation, l.owner, l.released_at, l.xmax = pg_current_xact_id_if_assigned()::xid
+              INTO v_row_generation, v_row_owner, v_row_released_at, v_locked
+              FROM fence.lease l
+             WHERE l.resource = p_resource;
+            reason := fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at);
+            IF reason IS NULL THEN
+                RAISE EXCEPTION 'the acquisition committed while this call ran: retry the transaction'
+                    USING ERRCODE = '40001';
+            END IF;
+        END IF;
         -- A caller that was overtaken while it waited must not hold up the new holder's renewals.
-        IF p_then_release
-           AND fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at) IS NULL THEN
+        IF p_then_release AND reason IS NULL THEN
             SELECT t.lease_until INTO v_term_until
               FROM fence.lease_term t
              WHERE t.resource = p_resource
@@ -135,15 +169,18 @@ BEGIN
          WHERE t.resource = p_resource;
 
         -- Decide.
-        IF v_key_fingerprint = v_fingerprint THEN
-            outcome := 'replayed';
-        ELSE
-            reason := coalesce(
-                fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at),
-                fence.time_reason(p_policy, v_term_until, v_clock, p_source_as_of, p_max_source_age_ms),
-                CASE WHEN v_key_fingerprint <> v_fingerprint THEN 'key_conflict' END);
+        IF NOT v_by_fence_alone THEN
+            IF v_key_fingerprint = v_fingerprint THEN
+                outcome := 'replayed';
+                reason := NULL;
+            ELSE
+                reason := coalesce(
+                    reason,
+                    fence.time_reason(p_policy, v_term_until, v_clock, p_source_as_of, p_max_source_age_ms),
+                    CASE WHEN v_key_fingerprint <> v_fingerprint THEN 'key_conflict' END);
+            END IF;
         END IF;
-        IF v_row_generation IS NOT NULL THEN
+        IF v_locked THEN
             v_ignored := fence.bound_idle_time(v_term_ttl_ms);
         END IF;
     END IF;
@@ -160,19 +197,26 @@ BEGIN
         IF v_term_until < v_clock THEN
             late_ms := ceil(extract(epoch FROM v_clock - v_term_until) * 1000);
         END IF;
-        INSERT INTO fence.publication AS p (
-            resource, revision, generation, owner, content_type, payload, source_as_of, published_at, late_ms)
-        VALUES (
-            p_resource, v_row_revision + 1, p_generation, p_owner, p_content_type, p_payload, p_source_as_of, v_clock, late_ms)
-        ON CONFLICT (resource) DO UPDATE
-           SET revision = EXCLUDED.revision,
-               generation = EXCLUDED.generation,
-               owner = EXCLUDED.owner,
-               content_type = EXCLUDED.content_type,
-               payload = EXCLUDED.payload,
-               source_as_of = EXCLUDED.source_as_of,
-               published_at = EXCLUDED.published_at,
-               late_ms = EXCLUDED.late_ms;
+        WITH published AS (
+            INSERT INTO fence.publication AS p (
+                resource, revision, generation, owner, content_type, payload, source_as_of, published_at, late_ms)
+            VALUES (
+                p_resource, v_row_revision + 1, p_generation, p_owner, p_content_type, p_payload, p_source_as_of, v_clock, late_ms)
+            ON CONFLICT (resource) DO UPDATE
+               SET revision = EXCLUDED.revision,
+                   generation = EXCLUDED.generation,
+                   owner = EXCLUDED.owner,
+                   content_type = EXCLUDED.content_type,
+                   payload = EXCLUDED.payload,
+                   source_as_of = EXCLUDED.source_as_of,
+                   published_at = EXCLUDED.published_at,
+                   late_ms = EXCLUDED.late_ms
+        )
+        UPDATE fence.lease l
+           SET revision = v_row_revision + 1,
+               accepted_generation = p_generation,
+               released_at = CASE WHEN p_then_release THEN v_clock END
+         WHERE l.resource = p_resource;
         IF p_operation_key IS NOT NULL THEN
             INSERT INTO fence.publication_key (
                 resource, generation, owner, operation_key, fingerprint, revision, published_at, late_ms)
@@ -183,16 +227,16 @@ BEGIN
             INSERT INTO fence.late_publication (resource, revision, generation, owner, late_ms, published_at)
             VALUES (p_resource, v_row_revision + 1, p_generation, p_owner, late_ms, v_clock);
         END IF;
-        UPDATE fence.lease l
-           SET revision = v_row_revision + 1,
-               accepted_generation = p_generation,
-               released_at = CASE WHEN p_then_release THEN v_clock END
-         WHERE l.resource = p_resource;
         IF p_then_release THEN
             UPDATE fence.lease_term t SET released_at = v_clock WHERE t.resource = p_resource;
         END IF;
     ELSE
         outcome := 'rejected';
+        IF v_term_until IS NULL THEN
+            SELECT t.lease_until INTO v_term_until
+              FROM fence.lease_term t
+             WHERE t.resource = p_resource AND t.generation = v_row_generation;
+        END IF;
         observed_generation := v_row_generation;
         observed_owner := v_row_owner;
         observed_lease_until := v_term_until;

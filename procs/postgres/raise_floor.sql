@@ -8,7 +8,7 @@
 -- Result      one row: outcome; floor_before; floor_after
 -- Outcomes    raised · unchanged (it was there already)
 -- Locks       with a resource: lease, whose row it creates where there is none; without one: the table floor,
---             exclusively. The wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
+--             exclusively. Each wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
 -- Errors      FN001 invalid argument; 40001 retry the transaction; 55P03 acquisitions are under way: busy
 CREATE OR REPLACE FUNCTION fence.raise_floor(
     p_resource text,

@@ -27,6 +27,7 @@ SET search_path = pg_catalog, fence, pg_temp
 AS $$
 DECLARE
     v_ignored boolean;
+    v_locked boolean;
     v_clock timestamptz;
     v_row_generation bigint;
     v_row_owner text;
@@ -51,6 +52,14 @@ BEGIN
           FROM fence.lease l
          WHERE l.resource = p_resource
            FOR NO KEY UPDATE;
+        v_locked := v_row_generation IS NOT NULL;
+        IF NOT v_locked THEN
+            -- Removed while we waited. The name may have another row by now.
+            SELECT l.generation, l.owner, l.released_at
+              INTO v_row_generation, v_row_owner, v_row_released_at
+              FROM fence.lease l
+             WHERE l.resource = p_resource;
+        END IF;
         reason := fence.refusal_reason(p_generation, p_owner, v_row_generation, v_row_owner, v_row_released_at);
         IF reason IS NULL THEN
             SELECT t.lease_until INTO v_term_until
@@ -58,11 +67,13 @@ BEGIN
              WHERE t.resource = p_resource
                FOR NO KEY UPDATE;
         ELSE
-            -- Refused with the lock in hand: an idle transaction must not hold up the new holder.
             SELECT t.lease_until, t.ttl_ms INTO v_term_until, v_term_ttl_ms
               FROM fence.lease_term t
              WHERE t.resource = p_resource;
-            v_ignored := fence.bound_idle_time(v_term_ttl_ms);
+            IF v_locked THEN
+                -- Refused with the lock in hand: an idle transaction must not hold up the new holder.
+                v_ignored := fence.bound_idle_time(v_term_ttl_ms);
+            END IF;
         END IF;
     END IF;
 

@@ -8,7 +8,7 @@
 -- Result      one row: outcome; floor_after (the global floor, NULL unless removed)
 -- Outcomes    removed (also when the same operator removed it before) · held (its lease is alive) ·
 --             not_found (no such resource, or another generation by now)
--- Locks       lease, lease_term, publication, publication_key, floor; none when the plain read answers. The
+-- Locks       lease, lease_term, publication, publication_key, floor; none when the plain read answers. Each
 --             wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
 -- Errors      FN001 invalid argument; 40001 retry the transaction; 55P03 a transaction holds the row: busy
 CREATE OR REPLACE FUNCTION fence.remove(

@@ -9,7 +9,7 @@
 -- Outcomes    renewed · refused
 -- Reasons     not_found · superseded · ahead_of_issuer · wrong_owner · released
 -- Locks       lease_term only, never lease, so that a fenced transaction does not stop its own renewal; none
---             when the plain read refuses. Call it in a transaction of its own
+--             when the row does not fit the token. Call it in a transaction of its own
 -- Errors      FN001 invalid argument; 40001 retry the transaction
 CREATE OR REPLACE FUNCTION fence.renew(
     p_resource text,
@@ -32,6 +32,7 @@ SET search_path = pg_catalog, fence, pg_temp
 AS $$
 DECLARE
     v_ignored boolean;
+    v_locked boolean;
     v_clock timestamptz;
     v_term_generation bigint;
     v_term_owner text;
@@ -42,23 +43,28 @@ BEGIN
     v_ignored := fence.assert_token(p_resource, p_owner, p_generation)
                  AND fence.assert_duration(p_ttl_ms, 'ttl_ms');
 
-    -- Read: what refuses here is final, and the refused caller holds no lock.
-    SELECT t.generation, t.owner, t.lease_until, t.released_at
-      INTO v_term_generation, v_term_owner, v_term_until, v_term_released_at
+    -- Lock what would be accepted, and only that: a row that does not fit the token is not waited for and not
+    -- locked. A take-over that we waited for makes the row unfit, too.
+    SELECT t.generation INTO v_term_generation
       FROM fence.lease_term t
-     WHERE t.resource = p_resource;
-    reason := fence.refusal_reason(p_generation, p_owner, v_term_generation, v_term_owner, v_term_released_at);
+     WHERE t.resource = p_resource
+       AND t.generation = p_generation AND t.owner = p_owner AND t.released_at IS NULL
+       FOR NO KEY UPDATE;
 
-    IF reason IS NULL THEN
-        -- Lock, and read again: a take-over may have come first.
-        SELECT t.generation, t.owner, t.ttl_ms, t.lease_until, t.released_at
-          INTO v_term_generation, v_term_owner, v_term_ttl_ms, v_term_until, v_term_released_at
+    IF v_term_generation IS NULL THEN
+        -- Read why: what refuses is final.
+        SELECT t.generation, t.owner, t.ttl_ms, t.lease_until, t.released_at,
+               t.xmax = pg_current_xact_id_if_assigned()::xid
+          INTO v_term_generation, v_term_owner, v_term_ttl_ms, v_term_until, v_term_released_at, v_locked
           FROM fence.lease_term t
-         WHERE t.resource = p_resource
-           FOR NO KEY UPDATE;
+         WHERE t.resource = p_resource;
         reason := fence.refusal_reason(p_generation, p_owner, v_term_generation, v_term_owner, v_term_released_at);
-        IF reason IS NOT NULL THEN
-            -- Refused with the lock in hand: an idle transaction must not hold up the new holder's renewals.
+        IF reason IS NULL THEN
+            RAISE EXCEPTION 'the acquisition committed while this call ran: retry the transaction'
+                USING ERRCODE = '40001';
+        END IF;
+        IF v_locked THEN
+            -- Overtaken with the lock in hand: an idle transaction must not hold up the new holder's renewals.
             v_ignored := fence.bound_idle_time(v_term_ttl_ms);
         END IF;
     END IF;

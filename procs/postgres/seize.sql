@@ -10,7 +10,7 @@
 --             observation: observed_generation, observed_owner, observed_lease_until, observed_at
 -- Outcomes    seized · replayed (the same operator seized it before) · refused (another generation, or none)
 -- Locks       lease, lease_term, then epoch and floor as next_generation says; none when the plain read
---             refuses or replays. The wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
+--             refuses or replays. Each wait is bounded: 55P03 after 5 s, or the caller's own lock_timeout
 -- Errors      FN001 invalid argument; 40001 retry the transaction; 55P03 a transaction holds the row: busy
 CREATE OR REPLACE FUNCTION fence.seize(
     p_resource text,
@@ -39,8 +39,7 @@ DECLARE
     v_row_floor bigint;
     v_row_epoch bigint;
     v_term_until timestamptz;
-    v_next_generation bigint;
-    v_next_epoch bigint;
+    v_next bigint[]; -- generation, epoch
 BEGIN
     v_ignored := fence.assert_name(p_by, 'by');
     v_ignored := fence.assert_token(p_resource, p_by, p_generation);
@@ -68,9 +67,7 @@ BEGIN
            FOR NO KEY UPDATE;
         IF v_row_generation = p_generation THEN
             outcome := 'seized';
-            SELECT n.generation, n.epoch
-              INTO v_next_generation, v_next_epoch
-              FROM fence.next_generation(v_row_generation, v_row_floor, v_row_epoch) n;
+            v_next := fence.next_generation(v_row_generation, v_row_floor, v_row_epoch);
         END IF;
         v_lock_timeout := set_config('lock_timeout', v_lock_timeout, true);
         v_clock := clock_timestamp();
@@ -78,18 +75,18 @@ BEGIN
 
     IF outcome = 'seized' THEN
         -- Write.
-        generation := v_next_generation;
+        generation := v_next[1];
         previous_owner := v_row_owner;
         UPDATE fence.lease l
-           SET generation = v_next_generation,
+           SET generation = v_next[1],
                owner = NULL,
                acquired_at = v_clock,
                released_at = v_clock,
                request_id = NULL,
-               epoch = v_next_epoch
+               epoch = v_next[2]
          WHERE l.resource = p_resource;
         UPDATE fence.lease_term t
-           SET generation = v_next_generation,
+           SET generation = v_next[1],
                owner = NULL,
                attributes = NULL,
                lease_until = v_clock,
@@ -99,7 +96,7 @@ BEGIN
          WHERE t.resource = p_resource;
         INSERT INTO fence.intervention (
             resource, generation, operation, performed_by, note, performed_at, previous_owner, result)
-        VALUES (p_resource, p_generation, 'seize', p_by, p_note, v_clock, v_row_owner, v_next_generation);
+        VALUES (p_resource, p_generation, 'seize', p_by, p_note, v_clock, v_row_owner, v_next[1]);
     ELSE
         SELECT i.result, i.previous_owner
           INTO generation, previous_owner
