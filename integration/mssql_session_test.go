@@ -206,7 +206,7 @@ func (c *sqlServerConnection) lockTable(ctx context.Context, table string) error
 	}
 	if c.aside == nil {
 		var err error
-		if c.aside, err = pgx.Connect(ctx, server.DSN(server.Home())); err != nil {
+		if c.aside, err = pgx.Connect(ctx, server.PostgresDSN()); err != nil {
 			return err
 		}
 		c.db.belongs(c.name, int32(c.aside.PgConn().PID()))

@@ -93,11 +93,11 @@ func startBabelfish(ctx context.Context) (*sqlServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &sqlServer{dsn: server.TSQL, babelfish: server}
-	if err := e.open(ctx, "Babelfish "+server.Release()+" as SQL Server "); err != nil {
+	e := &sqlServer{dsn: server.DSN, babelfish: server}
+	if err := e.open(ctx, "Babelfish "+server.Version()+" as SQL Server "); err != nil {
 		return nil, errors.Join(err, e.stop(ctx))
 	}
-	config, err := pgxpool.ParseConfig(server.DSN(server.Home()))
+	config, err := pgxpool.ParseConfig(server.PostgresDSN())
 	if err != nil {
 		return nil, errors.Join(err, e.stop(ctx))
 	}

@@ -2,6 +2,7 @@ package devdb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	_ "github.com/microsoft/go-mssqldb" // the driver "sqlserver"
 )
 
 // BabelfishVariable is the environment variable that names the folder of a Babelfish for PostgreSQL: a
@@ -25,17 +27,17 @@ const (
 	babelfishHome    = "babelfish_db"
 )
 
-// Babelfish is a throwaway Babelfish server: T-SQL where no SQL Server can run. It embeds the PostgreSQL
-// server that it is; the methods of its own are about T-SQL.
+// Babelfish is a throwaway Babelfish server: T-SQL where no SQL Server can run. Its methods may be called from
+// several goroutines.
 type Babelfish struct {
-	*Server
+	server    *Server
 	tdsPort   int
 	loginWord string
 	release   string
 }
 
 // StartBabelfish starts a server and returns when it answers in T-SQL. What [StartPostgres] promises holds for
-// this server, too. It is stopped with [Server.Stop].
+// this server, too. The caller stops it with [Babelfish.Stop].
 //
 // It returns [ErrNoBabelfish] when there is none on this machine. Of the options only Settings are used.
 func StartBabelfish(ctx context.Context, options Options) (*Babelfish, error) {
@@ -78,7 +80,7 @@ func startBabelfish(ctx context.Context, options Options) (*Babelfish, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := b.prepare(ctx); err != nil {
+	if err := b.prepare(ctx, finder.account); err != nil {
 		return nil, errors.Join(err, b.Stop(ctx))
 	}
 	return b, nil
@@ -98,7 +100,7 @@ func (b *Babelfish) startOnPort(ctx context.Context, options Options, found Inst
 		if err := options.validate(); err != nil {
 			return err
 		}
-		b.Server, err = startLocal(ctx, options, found, account)
+		b.server, err = startLocal(ctx, options, found, account)
 		if err == nil || attempt == attempts || !strings.Contains(err.Error(), "could not bind") {
 			return err
 		}
@@ -125,10 +127,10 @@ func (b *Babelfish) settings(callers map[string]string) map[string]string {
 }
 
 // prepare makes the database that all T-SQL databases live in, and the login that owns them.
-func (b *Babelfish) prepare(ctx context.Context) error {
+func (b *Babelfish) prepare(ctx context.Context, account *account) error {
 	// Logins of TDS are checked against this file, too.
 	access := "local all all md5\nhost all all 127.0.0.1/32 md5\n"
-	if _, err := b.folder.writeFor(b.host.(*local).account, filepath.Join("data", "pg_hba.conf"), access); err != nil {
+	if _, err := b.server.folder.writeFor(account, filepath.Join("data", "pg_hba.conf"), access); err != nil {
 		return fmt.Errorf("write pg_hba.conf: %w", err)
 	}
 	literal := "'" + b.loginWord + "'" // letters and digits
@@ -141,22 +143,53 @@ func (b *Babelfish) prepare(ctx context.Context) error {
 		{babelfishHome, "GRANT ALL ON SCHEMA sys TO " + babelfishLogin},
 		{babelfishHome, "CALL sys.initialize_babelfish('" + babelfishLogin + "')"},
 	} {
-		err := b.query(ctx, step.database, func(conn *pgx.Conn) error {
+		err := b.server.query(ctx, step.database, func(conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, step.statement)
 			return err
 		})
 		if err != nil {
 			what, _, _ := strings.Cut(step.statement, " PASSWORD ")
-			return fmt.Errorf("%s: %w%s", what, err, b.lastLog())
+			return fmt.Errorf("%s: %w%s", what, err, b.server.lastLog())
 		}
 	}
-	return b.query(ctx, babelfishHome, func(conn *pgx.Conn) error {
+	return b.server.query(ctx, babelfishHome, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, "SELECT extversion FROM pg_extension WHERE extname = 'babelfishpg_tsql'").Scan(&b.release)
 	})
 }
 
-// TSQL returns a URL for T-SQL, with the password: do not log it. Without a database it is for master.
-func (b *Babelfish) TSQL(database string) string {
+// Stop shuts the server down and removes its folder, as [Server.Stop] does.
+func (b *Babelfish) Stop(ctx context.Context) error { return b.server.Stop(ctx) }
+
+// CreateDatabase creates a database of T-SQL. There are no templates.
+func (b *Babelfish) CreateDatabase(ctx context.Context, name string) error {
+	if err := b.execute(ctx, "CREATE DATABASE "+quoted(name)); err != nil {
+		return fmt.Errorf("create database %q: %w", name, err)
+	}
+	return nil
+}
+
+// DropDatabase drops a database of T-SQL, if it exists. Nobody may be connected to it.
+func (b *Babelfish) DropDatabase(ctx context.Context, name string) error {
+	if err := b.execute(ctx, "DROP DATABASE IF EXISTS "+quoted(name)); err != nil {
+		return fmt.Errorf("drop database %q: %w", name, err)
+	}
+	return nil
+}
+
+func quoted(name string) string { return "[" + strings.ReplaceAll(name, "]", "]]") + "]" }
+
+func (b *Babelfish) execute(ctx context.Context, statement string) error {
+	db, err := sql.Open("sqlserver", b.DSN(""))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, statement)
+	return err
+}
+
+// DSN returns a URL for T-SQL, with the password: do not log it. Without a database it is for master.
+func (b *Babelfish) DSN(database string) string {
 	values := url.Values{"encrypt": {"disable"}}
 	if database != "" {
 		values.Set("database", database)
@@ -169,15 +202,16 @@ func (b *Babelfish) TSQL(database string) string {
 	}).String()
 }
 
-// Home is the PostgreSQL database that all T-SQL databases are schemas of.
-func (b *Babelfish) Home() string { return babelfishHome }
+// PostgresDSN returns a URL for the superuser of the PostgreSQL server that this is beneath, with the password:
+// do not log it. In its database the schema s of the T-SQL database d is the schema d_s.
+func (b *Babelfish) PostgresDSN() string { return b.server.DSN(babelfishHome) }
 
-// Release returns the version of Babelfish, for instance "4.3.0". Version is that of its PostgreSQL.
-func (b *Babelfish) Release() string { return b.release }
+// Version returns the version of Babelfish, for instance "4.3.0".
+func (b *Babelfish) Version() string { return b.release }
 
 // String names the server without its passwords.
 func (b *Babelfish) String() string {
-	return fmt.Sprintf("babelfish %s (postgres %s) on 127.0.0.1:%d", b.release, b.version, b.tdsPort)
+	return fmt.Sprintf("babelfish %s (postgres %s) on 127.0.0.1:%d", b.release, b.server.version, b.tdsPort)
 }
 
 // GoString is String, so that %#v does not print the passwords either.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/microsoft/go-mssqldb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -24,24 +23,23 @@ func TestBabelfishSpeaksTSQLAndLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop(context.Background()) })
 
-	db, err := sql.Open("sqlserver", server.TSQL(""))
-	require.NoError(t, err)
-	defer db.Close()
-	_, err = db.ExecContext(ctx, "CREATE DATABASE mine")
-	require.NoError(t, err)
-	other, err := sql.Open("sqlserver", server.TSQL("mine"))
+	require.NoError(t, server.CreateDatabase(ctx, "mine"))
+	other, err := sql.Open("sqlserver", server.DSN("mine"))
 	require.NoError(t, err)
 	defer other.Close()
 	var name string
 	require.NoError(t, other.QueryRowContext(ctx, "SELECT DB_NAME()").Scan(&name))
 	assert.Equal(t, "mine", name)
-	assert.NotEmpty(t, server.Release())
+	require.NoError(t, other.Close())
+	require.NoError(t, server.DropDatabase(ctx, "mine"))
+	require.NoError(t, server.DropDatabase(ctx, "mine"))
+	assert.NotEmpty(t, server.Version())
 	assert.NotContains(t, fmt.Sprintf("%v %#v", server, server), server.loginWord)
 
 	require.NoError(t, server.Stop(ctx))
 	_, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", server.tdsPort))
 	assert.Error(t, err)
-	assert.NoDirExists(t, server.folder.path)
+	assert.NoDirExists(t, server.server.folder.path)
 }
 
 func TestBabelfishThatIsNotInstalledIsSaid(t *testing.T) {
