@@ -166,10 +166,14 @@ func clock() []behaviour {
 // own renewal; and one that stalls does not stop a take-over for ever.
 func nobodyStarves() []behaviour {
 	return slices.Concat(refusedCallersHoldNothing(), fencedTransactionsAreBounded(), []behaviour{
-		that("a renewal that was overtaken while it waited lets the new holder work, and is ended when it idles",
-			overtakenRenewalLetsWork, idleBound),
-		that("an acquire that lost the race for a name lets the winner renew, and is ended when it idles",
-			lostAcquireLetsRenew, idleBound),
+		that("a renewal that was overtaken while it waited lets the new holder work",
+			func(db *Database) { overtakenRenewalLetsWork(db) }),
+		that("a renewal that was overtaken while it waited is ended when it idles",
+			func(db *Database) { endsWhenItIdles(overtakenRenewalLetsWork(db)) }, idleBound),
+		that("an acquire that lost the race for a name lets the winner renew",
+			func(db *Database) { lostAcquireLetsRenew(db) }),
+		that("an acquire that lost the race for a name is ended when it idles",
+			func(db *Database) { endsWhenItIdles(lostAcquireLetsRenew(db)) }, idleBound),
 		that("two refused callers with the same token do not wait for one another", sameRefusalTwice, lockHints),
 		that("a take-over gives up after five seconds, whatever longer the caller would wait",
 			takeOverGivesUp, directSessions),

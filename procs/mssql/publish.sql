@@ -109,16 +109,14 @@ BEGIN
     UPDATE fence.lease WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
-    SET @found = @@ROWCOUNT;
-    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
+    -- It may be gone, and its name may have another row by now.
     SET @row_generation = NULL;
     SET @row_owner = NULL;
     SET @row_released_at = NULL;
-    IF @found = 1
-        SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at,
-               @row_revision = l.revision
-          FROM fence.lease l WITH (READCOMMITTEDLOCK)
-         WHERE l.resource = @resource;
+    SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at,
+           @row_revision = l.revision
+      FROM fence.lease l WITH (READCOMMITTEDLOCK)
+     WHERE l.resource = @resource;
     SET @reason = fence.refusal_reason(@generation, @owner, @row_generation, @row_owner, @row_released_at);
     -- A caller that was overtaken while it waited must not hold up the new holder's renewals.
     IF @then_release = 1 AND @reason IS NULL

@@ -20,7 +20,6 @@ SET IMPLICIT_TRANSACTIONS OFF;
 
 DECLARE @own_transaction bit;
 DECLARE @clock datetime2(7);
-DECLARE @found int;
 DECLARE @outcome nvarchar(16);
 DECLARE @reason nvarchar(32);
 DECLARE @row_generation bigint;
@@ -48,15 +47,13 @@ BEGIN
     UPDATE fence.lease WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
-    SET @found = @@ROWCOUNT;
-    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
+    -- It may be gone, and its name may have another row by now.
     SET @row_generation = NULL;
     SET @row_owner = NULL;
     SET @row_released_at = NULL;
-    IF @found = 1
-        SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at
-          FROM fence.lease l WITH (READCOMMITTEDLOCK)
-         WHERE l.resource = @resource;
+    SELECT @row_generation = l.generation, @row_owner = l.owner, @row_released_at = l.released_at
+      FROM fence.lease l WITH (READCOMMITTEDLOCK)
+     WHERE l.resource = @resource;
     SET @reason = fence.refusal_reason(@generation, @owner, @row_generation, @row_owner, @row_released_at);
     IF @reason IS NULL
         UPDATE fence.lease_term WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)

@@ -8,9 +8,8 @@
 --             observation: observed_generation, observed_owner, observed_lease_until, observed_at
 -- Outcomes    renewed · refused
 -- Reasons     not_found · superseded · ahead_of_issuer · wrong_owner · released
--- Locks       lease_term only, never lease, so that a fenced transaction does not stop its own renewal; inside
---             a transaction of the caller's lease first, to keep the order; none when the plain read refuses.
---             Call it in a transaction of its own
+-- Locks       lease_term only, never lease, so that a fenced transaction does not stop its own renewal; none
+--             when the plain read refuses. Call it in a transaction of its own
 -- Errors      51001 invalid argument
 CREATE PROCEDURE fence.renew
     @resource nvarchar(256),
@@ -24,7 +23,6 @@ SET IMPLICIT_TRANSACTIONS OFF;
 
 DECLARE @own_transaction bit;
 DECLARE @clock datetime2(7);
-DECLARE @found int;
 DECLARE @reason nvarchar(32);
 DECLARE @term_generation bigint;
 DECLARE @term_owner nvarchar(255);
@@ -51,24 +49,18 @@ BEGIN
         SET @own_transaction = 1;
         BEGIN TRANSACTION;
     END;
-    ELSE
-        UPDATE fence.lease WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
-           SET generation = generation
-         WHERE resource = @resource;
     UPDATE fence.lease_term WITH (READCOMMITTEDLOCK, ROWLOCK, XLOCK)
        SET generation = generation
      WHERE resource = @resource;
-    SET @found = @@ROWCOUNT;
-    -- No row was locked: it is gone, and a new one of its name is not the one that this call is about.
+    -- It may be gone, and its name may have another row by now.
     SET @term_generation = NULL;
     SET @term_owner = NULL;
     SET @term_until = NULL;
     SET @term_released_at = NULL;
-    IF @found = 1
-        SELECT @term_generation = t.generation, @term_owner = t.owner,
-               @term_until = t.lease_until, @term_released_at = t.released_at
-          FROM fence.lease_term t WITH (READCOMMITTEDLOCK)
-         WHERE t.resource = @resource;
+    SELECT @term_generation = t.generation, @term_owner = t.owner,
+           @term_until = t.lease_until, @term_released_at = t.released_at
+      FROM fence.lease_term t WITH (READCOMMITTEDLOCK)
+     WHERE t.resource = @resource;
     SET @reason = fence.refusal_reason(@generation, @owner, @term_generation, @term_owner, @term_released_at);
 END;
 
