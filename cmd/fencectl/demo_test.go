@@ -180,8 +180,8 @@ func TestDemoOnADatabaseOfTheUsers(t *testing.T) {
 	require.False(t, query[bool](t, strings.Replace(dsn, "/postgres?", "/empty?", 1), "SELECT to_regnamespace('fence') IS NOT NULL"))
 
 	// The fence of this database lets stale workers publish.
-	perform(t, dsn, `CREATE OR REPLACE FUNCTION fence.refusal_reason(p_generation bigint, p_owner text,
-		p_row_generation bigint, p_row_owner text, p_row_released_at timestamptz) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'`)
+	perform(t, dsn, `DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('fence.publish'::regproc),
+		'AND l.generation = p_generation AND l.owner = p_owner AND l.released_at IS NULL', ''); END $do$`)
 	code, stdout, p = run(t, nil, "demo", "--dsn", dsn, "-o", "json")
 	require.Equal(t, 1, code, "%s", p.stderr)
 	var failure struct {

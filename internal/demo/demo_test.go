@@ -130,14 +130,16 @@ func TestStoryThatComesOutDifferentlyNamesTheStep(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ mutate, want string }{
 		"a stale publish counts": {
-			`CREATE OR REPLACE FUNCTION fence.refusal_reason(p_generation bigint, p_owner text,
-			 p_row_generation bigint, p_row_owner text, p_row_released_at timestamptz) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'`,
+			`DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('fence.publish'::regproc),
+			 'AND l.generation = p_generation AND l.owner = p_owner AND l.released_at IS NULL', ''); END $do$`,
 			"step 7 (A: publish) differs: expected rejected superseded, found accepted",
 		},
 		"time refuses what nobody superseded": {
 			`CREATE OR REPLACE FUNCTION fence.time_reason(p_policy text, p_lease_until timestamptz, p_clock timestamptz,
 			 p_source_as_of timestamptz, p_max_source_age_ms bigint) RETURNS text LANGUAGE sql
-			 AS 'SELECT CASE WHEN p_lease_until <= p_clock THEN ''expired'' END'`,
+			 AS 'SELECT CASE WHEN p_lease_until <= p_clock THEN ''expired'' END';
+			 DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('fence.publish'::regproc),
+			 'v_by_fence_alone boolean := true', 'v_by_fence_alone boolean := false'); END $do$`,
 			"step 13 (A: publish) differs: expected accepted with late_ms, found rejected expired",
 		},
 		"an idle transaction holds the lease for ever": {
