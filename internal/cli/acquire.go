@@ -174,5 +174,9 @@ func describeHolder(answer acquireAnswer) string {
 	if answer.Busy || answer.Holder == nil {
 		return `an open transaction holds the row: "fencectl leases" shows which`
 	}
-	return "held by " + *answer.Holder + " until " + answer.LeaseUntil.UTC().Format(timeLayout)
+	text := "held by " + *answer.Holder + " until " + answer.LeaseUntil.UTC().Format(timeLayout)
+	if *answer.Holder == answer.Owner {
+		text += " (that is you: renew it, or acquire with an owner of its own for each run)"
+	}
+	return text
 }

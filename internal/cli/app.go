@@ -74,6 +74,7 @@ func (a *app) runWithin(usual func() time.Duration, f command) func(*cobra.Comma
 			ctx, cancel = context.WithTimeoutCause(ctx, limit, timeoutError{limit})
 		}
 		defer cancel()
+		a.stdin = stoppable{ctx: ctx, from: a.stdin}
 		err := f(ctx, cmd, args)
 		if err != nil {
 			err = endedBy(ctx, cmd.Context(), err)

@@ -40,12 +40,13 @@ func newDatabaseTopic() *cobra.Command {
   1. --dsn DSN         a URL (postgres://user:password@host:port/database?sslmode=require) or key=value
                        (host=... user=... dbname=...). Other users of the machine can read it in the process list
   2. --dsn-file FILE   the same in a file; "-" reads standard input
-  3. FENCECTL_DSN      the same in the environment
-  4. PGSERVICE, PGHOST libpq's variables
-  5. fencectl.yaml     in the working directory, or --config FILE, which comes before 4. Its one key is dsn; ${NAME}
-                       in it stands for an environment variable, $${ for ${ itself:
+  3. --config FILE     a file like 6, by another name
+  4. FENCECTL_DSN      the same as --dsn in the environment
+  5. PGSERVICE, PGHOST libpq's variables
+  6. fencectl.yaml     in the working directory. Its one key is dsn; ${NAME} in it stands for an environment
+                       variable, $${ for ${ itself:
                          dsn: host=db user=fence dbname=app password=${DB_PASSWORD}
-  6. PGPORT, PGDATABASE, PGUSER, PGPASSWORD, PGPASSFILE or PGSERVICEFILE, with libpq's usual values for the rest
+  7. PGPORT, PGDATABASE, PGUSER, PGPASSWORD, PGPASSFILE or PGSERVICEFILE, with libpq's usual values for the rest
 
 What a DSN leaves out comes from libpq's variables and from ~/.pgpass. In a URL, percent-encode the characters
 : / ? # [ ] @ % of a password; in key=value form, put a password with blanks in '...', and \ before ' and \.
@@ -66,10 +67,12 @@ func (a *app) findDSN() (dsn, source string, err error) {
 	case a.dsnFile != "":
 		dsn, err := a.readDSNFile()
 		return dsn, "--dsn-file", err
-	case a.env[envDSN] != "":
-		if a.configFile != "" {
-			a.note("--config is not used: %s is set", envDSN)
+	case a.configFile != "":
+		if dsn, file, err := a.readConfig(); err != nil || dsn != "" {
+			return dsn, file, err
 		}
+	}
+	if a.env[envDSN] != "" {
 		return a.env[envDSN], envDSN, nil
 	}
 	if name := a.firstSet(namingVariables()); name != "" && a.configFile == "" {

@@ -52,6 +52,7 @@ func newExitCodesTopic() *cobra.Command {
 With -o json and -o jsonl a failure (1 to 6, 130) prints {"error": {"kind", "message", "sqlstate", "retryable",
 "outcome_unknown", "hint"}} on standard output, and so does a usage error. A refusal (10) prints the row that the
 database answered with. A command that may be repeated after code 6 is told the id to repeat it with:
-request_id for acquire, operation_key for publish; the others are safe to repeat as they stand.`)
+request_id for acquire, operation_key for publish; the others are safe to repeat as they stand, but for
+uninstall: repeated, it no longer knows the highest generation, which it prints before it drops anything.`)
 	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
 }

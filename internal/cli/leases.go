@@ -25,11 +25,11 @@ type leaseRow struct {
 	AcceptedGeneration   int64           `json:"accepted_generation" table:"-"`
 	Revision             int64           `json:"revision" table:"-"`
 	Floor                int64           `json:"floor" table:"-"`
-	BlockedByPID         *int32          `json:"blocked_by_pid"`
-	BlockedByUser        *string         `json:"blocked_by_user"`
-	BlockedByApplication *string         `json:"blocked_by_application"`
-	BlockedByState       *string         `json:"blocked_by_state"`
-	BlockedSince         *time.Time      `json:"blocked_since"`
+	BlockedByPID         *int32          `json:"blocked_by_pid" table:"sparse"`
+	BlockedByUser        *string         `json:"blocked_by_user" table:"sparse"`
+	BlockedByApplication *string         `json:"blocked_by_application" table:"sparse"`
+	BlockedByState       *string         `json:"blocked_by_state" table:"sparse"`
+	BlockedSince         *time.Time      `json:"blocked_since" table:"sparse"`
 }
 
 func newLeasesCommand(a *app) *cobra.Command {
@@ -41,7 +41,8 @@ func newLeasesCommand(a *app) *cobra.Command {
 		Short:   "List the leases, and who blocks a take-over since when",
 		Long: `Lists one row a resource. The columns blocked_by_* name the session whose open transaction holds the row, so
 that a take-over has to wait, and blocked_since when that transaction began. Of another user's session only members of
-pg_read_all_stats see more than its process id. JSON has more columns than the table.
+pg_read_all_stats see more than its process id. A table shows these columns only where somebody blocks; JSON has
+them always, and more.
 
 States: live, expired (anybody may take over), released, seized (by an operator), unused (never acquired).`,
 		Example: `  fencectl leases

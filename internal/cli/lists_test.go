@@ -145,3 +145,29 @@ func TestWhatStandsInTheDatabaseCannotSteerTheTerminal(t *testing.T) {
 	stored := sh.run(t, "publications", "--payload", "-o", "json").array(t)
 	assert.Equal(t, "\x1b]0;title\a\u009b2J\r\nsecond line", stored[0]["payload"], "a program gets it as it is")
 }
+
+func TestLeasesShowWhoBlocksOnlyWhereSomebodyDoes(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	lease(t, dsn, "r", "w1")
+	assert.NotContains(t, on(dsn).run(t, "leases").stdout, "BLOCKED")
+	assert.Contains(t, on(dsn).run(t, "leases", "-o", "json").array(t)[0], "blocked_by_pid")
+	holdRow(t, dsn, "r")
+	assert.Contains(t, on(dsn).run(t, "leases").stdout, "BLOCKED BY PID")
+}
+
+func TestABadNumberIsNamedWithoutTheParsersWords(t *testing.T) {
+	t.Parallel()
+	bad := shell{}.run(t, "renew", "r", "--owner", "w1", "--generation", "one", "--ttl", "1s")
+	assert.Equal(t, 2, bad.code)
+	assert.Contains(t, bad.stderr, `"one" for "--generation"`)
+	assert.NotContains(t, bad.stderr, "strconv")
+}
+
+func TestAnOwnerThatIsHeldUpByItselfIsTold(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	lease(t, dsn, "r", "w1")
+	assert.Contains(t, on(dsn).run(t, "acquire", "r", "--owner", "w1", "--ttl", "1s").stderr, "that is you")
+	assert.NotContains(t, on(dsn).run(t, "acquire", "r", "--owner", "w2", "--ttl", "1s").stderr, "that is you")
+}

@@ -145,7 +145,7 @@ func (s shell) run(t *testing.T, args ...string) result {
 	}
 	stdin := s.stdin
 	if stdin == nil {
-		stdin = strings.NewReader("")
+		stdin = strings.NewReader("{}")
 	}
 	var stdout, stderr bytes.Buffer
 	var errors io.Writer = &stderr

@@ -87,15 +87,24 @@ func printRows[T any](a *app, rows []T) error {
 	}
 	t := newTable(a.stdout)
 	var none T
+	columns := columnsOf(none)
+	shown := make([]bool, len(columns))
+	for i, column := range columns {
+		shown[i] = !column.sparse || slices.ContainsFunc(rows, func(row T) bool { return columnsOf(row)[i].value != nil })
+	}
 	var header table.Row
-	for _, column := range columnsOf(none) {
-		header = append(header, strings.ReplaceAll(strings.ToUpper(column.name), "_", " "))
+	for i, column := range columns {
+		if shown[i] {
+			header = append(header, strings.ReplaceAll(strings.ToUpper(column.name), "_", " "))
+		}
 	}
 	t.AppendHeader(header)
 	for _, row := range rows {
 		var cells table.Row
-		for _, column := range columnsOf(row) {
-			cells = append(cells, cell(column.value))
+		for i, column := range columnsOf(row) {
+			if shown[i] {
+				cells = append(cells, cell(column.value))
+			}
 		}
 		t.AppendRow(cells)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/fencectl/fencectl/internal/procedures"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // maxPayload is the longest text that PostgreSQL sends in one message, roughly.
@@ -24,6 +23,7 @@ type publishFlags struct {
 	sourceAsOf   string
 	maxSourceAge durationFlag
 	thenRelease  bool
+	allowEmpty   bool
 }
 
 type publishAnswer struct {
@@ -41,7 +41,8 @@ func newPublishCommand(a *app) *cobra.Command {
 		GroupID: groupLease,
 		Short:   "Store a result, if this acquisition still counts",
 		Long: `Stores the content of --file, or standard input, as the resource's result, if the acquisition that the token
-names still counts. Exit code 10 means that it was rejected; the reason is in the answer.
+names still counts. Exit code 10 means that it was rejected; the reason is in the answer. The content is UTF-8
+text of up to 1 GB, stored as it is: it is not parsed, whatever --content-type says.
 
 The operation key names this call within its generation: repeated with the same key and content it answers
 "replayed" with the first revision, whatever has happened since.`,
@@ -59,6 +60,7 @@ The operation key names this call within its generation: repeated with the same 
 	flags.StringVar(&f.operationKey, "operation-key", "", "name of this call: repeated with it, the call gets the first answer (default: a new one)")
 	flags.StringVar(&f.sourceAsOf, "source-as-of", "", "time of the data that the result was made from, RFC 3339")
 	flags.Var(&f.maxSourceAge, "max-source-age", "refuse data that is older than this (needs --source-as-of)")
+	flags.BoolVar(&f.allowEmpty, "allow-empty", false, "publish even an empty result, which a program that failed may have left")
 	flags.BoolVar(&f.thenRelease, "then-release", false, "release the lease in the same commit")
 	cmd.RunE = a.run(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		return a.publish(ctx, cmd, args, f)
@@ -115,6 +117,9 @@ func (a *app) publishParams(cmd *cobra.Command, args []string, f publishFlags) (
 	if p.Payload, err = a.payload(f.file); err != nil {
 		return p, err
 	}
+	if p.Payload == "" && !f.allowEmpty {
+		return p, usagef("the payload is empty: nothing was published; --allow-empty publishes it all the same")
+	}
 	return p, checkText("the payload", p.Payload)
 }
 
@@ -130,7 +135,7 @@ func (a *app) payload(name string) (string, error) {
 		in = file
 	} else if a.dsnFile == "-" && !a.dsnGiven() {
 		return "", usagef("--dsn-file and --file cannot both read standard input")
-	} else if terminal, ok := in.(*os.File); ok && term.IsTerminal(int(terminal.Fd())) {
+	} else if stdin, ok := in.(stoppable); ok && stdin.typed() {
 		a.note("reading the payload from the terminal; end it with Ctrl-D")
 	}
 	content, err := io.ReadAll(io.LimitReader(in, maxPayload+1))
@@ -143,10 +148,12 @@ func (a *app) payload(name string) (string, error) {
 	return string(content), nil
 }
 
+// parseTime reads RFC 3339, and what psql prints.
 func parseTime(flag, text string) (*time.Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return nil, usagef("%s %q is not an RFC 3339 time like 2026-01-31T08:00:00Z", flag, text)
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04:05.999999999Z07:00"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return &t, nil
+		}
 	}
-	return &t, nil
+	return nil, usagef("%s %q is not an RFC 3339 time like 2026-01-31T08:00:00Z", flag, text)
 }

@@ -13,6 +13,8 @@ import (
 type column struct {
 	name  string
 	value any
+	// sparse columns stand in a table only when a row has a value there.
+	sparse bool
 }
 
 // jsonText is a value that is JSON already.
@@ -22,12 +24,12 @@ type jsonText string
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // columnsOf gives the exported fields of a struct in their order, embedded ones in their place, named by their
-// json tags. Fields tagged `table:"-"` are left out: they are for programs.
+// json tags. Fields tagged `table:"-"` are left out: they are for programs. Those tagged `table:"sparse"` are sparse.
 func columnsOf(row any) []column {
 	var columns []column
 	for _, f := range fieldsOf(reflect.ValueOf(row)) {
 		if f.tag.Get("table") != "-" {
-			columns = append(columns, column{f.name, plain(f.value)})
+			columns = append(columns, column{f.name, plain(f.value), f.tag.Get("table") == "sparse"})
 		}
 	}
 	return columns

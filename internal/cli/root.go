@@ -81,8 +81,9 @@ func commands(a *app) []*cobra.Command {
 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "fencectl",
-		Short: "Leases with fencing tokens, kept by the database that takes the writes",
+		Use:     "fencectl",
+		Short:   "Leases with fencing tokens, kept by the database that takes the writes",
+		Version: buildVersion().Version,
 		Long: `fencectl takes leases, publishes results under their fencing token, and shows who was refused and why.
 
 A lease decides when another worker may take over; its generation decides whose write counts. Both are
@@ -115,6 +116,9 @@ func asUsageError(cmd *cobra.Command, err error) error {
 		return usage
 	}
 	message, _, _ := strings.Cut(err.Error(), "\n")
+	if before, _, found := strings.Cut(message, ": strconv."); found {
+		message = before + ": it is not a whole number in range"
+	}
 	hint := seeHelp(cmd)
 	if name, ok := strings.CutPrefix(message, `unknown command "`); ok {
 		name, _, _ = strings.Cut(name, `"`)

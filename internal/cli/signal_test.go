@@ -90,7 +90,7 @@ func TestASecondSignalKillsAtOnce(t *testing.T) {
 	dsn := newDatabase(t)
 	lease(t, dsn, "r", "w1")
 	holdRow(t, dsn, "r")
-	cmd, _ := process(t, firstOnly(t, dsn), io.Discard, "publish", "r", "--owner", "w1", "--generation", "1")
+	cmd, _ := process(t, firstOnly(t, dsn), io.Discard, "release", "r", "--owner", "w1", "--generation", "1")
 	blocked(t, dsn)
 	begun := time.Now()
 	done := make(chan error, 1)

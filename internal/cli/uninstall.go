@@ -15,9 +15,10 @@ func newUninstallCommand(a *app) *cobra.Command {
 		Short:   "Drop the fence with all leases, and print the highest generation",
 		Long: `Drops the schema fence with all that is in it, which --allow-destructive has to permit, and prints the highest
 generation that was given out. To install again without repeating a number, start with "fencectl migrate --floor N".
-Roles belong to the whole server and stay.`,
+It is printed before anything is dropped, too; a repeated call finds nothing and prints none. Roles belong to the
+whole server and stay: drop them when no other database of it has the fence.`,
 		Example: `  fencectl uninstall --allow-destructive
-  floor=$(fencectl uninstall --allow-destructive -o json | jq .highest_generation)`,
+  floor=$(fencectl uninstall --allow-destructive -o json | jq -e .highest_generation)`,
 		Args: atMost(0),
 	}
 	cmd.Flags().BoolVar(&options.AllowDestructive, "allow-destructive", false, "permit that everything is lost")

@@ -215,8 +215,9 @@ type UninstallResult struct {
 	// Uninstalled is false when there was nothing to uninstall.
 	Uninstalled bool `json:"uninstalled"`
 	// HighestGeneration is the highest number that was given out or reserved. A later installation that must
-	// not repeat it starts with MigrateOptions.Floor set to it.
-	HighestGeneration int64 `json:"highest_generation"`
+	// not repeat it starts with MigrateOptions.Floor set to it. Nil when there was nothing to uninstall, which
+	// tells nothing about what was given out before.
+	HighestGeneration *int64 `json:"highest_generation"`
 	// RemainingRoles belong to the whole server, where another database may use them: they stay.
 	RemainingRoles []string `json:"remaining_roles"`
 	// DropRolesSQL drops them, for those who know that nobody else needs them.

@@ -202,18 +202,19 @@ func (d *Deployer) Uninstall(ctx context.Context, options UninstallOptions) (Uni
 // keep anybody from raising it in between.
 func (d *Deployer) uninstall(ctx context.Context, w engine.Writer, c *engine.Catalogue, report *reporter, result *UninstallResult) error {
 	script := d.engine.Script()
-	err := w.Transaction(ctx, func(ctx context.Context) error {
+	var highest int64
+	result.HighestGeneration = &highest
+	err := w.Transaction(ctx, func(ctx context.Context) (err error) {
 		if tables := tablesToLock(c); len(tables) > 0 {
 			if err := w.Exec(ctx, script.LockTables(tables)); err != nil {
 				return fmt.Errorf("wait for those who use the tables: %w", err)
 			}
-			highest, err := w.Number(ctx, script.HighestGeneration(tables))
+			highest, err = w.Number(ctx, script.HighestGeneration(tables))
 			if err != nil {
 				return fmt.Errorf("read the highest generation: %w", err)
 			}
-			result.HighestGeneration = highest
 		}
-		report.step(PhaseDrop, fmt.Sprintf("highest generation %d", result.HighestGeneration))
+		report.step(PhaseDrop, fmt.Sprintf("highest generation %d", highest))
 		for _, sql := range script.DropAll(c) {
 			if err := w.Exec(ctx, sql); err != nil {
 				return fmt.Errorf("run %s %w", sql, err)

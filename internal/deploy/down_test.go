@@ -90,9 +90,10 @@ func TestDownAndUninstallWaitForNumbersUnderWay(t *testing.T) {
 			}
 			result, err := db.deployer().Uninstall(ctx, deploy.UninstallOptions{AllowDestructive: true, LockTimeout: time.Minute})
 			if err != nil {
-				result.HighestGeneration = -1
+				highest <- -1
+				return
 			}
-			highest <- result.HighestGeneration
+			highest <- *result.HighestGeneration
 		}()
 		db.waitForBlocked()
 		require.NoError(t, tx.Commit(ctx))
@@ -136,7 +137,7 @@ func TestUninstallTellsTheHighestGenerationAndALaterInstallationStartsAboveIt(t 
 	}})
 	require.NoError(t, err)
 	require.True(t, result.Uninstalled)
-	require.EqualValues(t, 1235, result.HighestGeneration)
+	require.EqualValues(t, 1235, *result.HighestGeneration)
 	require.Equal(t, []string{"highest generation 1235"}, steps)
 	require.Len(t, result.RemainingRoles, len(procs.Roles()))
 	require.Contains(t, result.DropRolesSQL, "DROP ROLE fence_worker")
@@ -146,10 +147,11 @@ func TestUninstallTellsTheHighestGenerationAndALaterInstallationStartsAboveIt(t 
 	again, err := db.deployer().Uninstall(ctx, deploy.UninstallOptions{AllowDestructive: true})
 	require.NoError(t, err)
 	require.False(t, again.Uninstalled)
+	require.Nil(t, again.HighestGeneration, "what was given out before is not known any more")
 	kind(t, engine.KindNotInstalled, second(db.deployer().Down(ctx, deploy.DownOptions{AllowDestructive: true})))
 
 	options := migrateOptions()
-	options.Floor = &result.HighestGeneration
+	options.Floor = result.HighestGeneration
 	_, err = db.deployer().Migrate(ctx, options)
 	require.NoError(t, err)
 	require.Equal(t, "1236", db.acquire("r"))
@@ -165,14 +167,14 @@ func TestTheHighestGenerationKnowsFloorsAndTablesThatRemainAfterDown(t *testing.
 		db.exec(change)
 		result, err := db.deployer().Uninstall(ctx, deploy.UninstallOptions{AllowDestructive: true})
 		require.NoError(t, err)
-		require.EqualValues(t, 55, result.HighestGeneration, change)
+		require.EqualValues(t, 55, *result.HighestGeneration, change)
 	}
 	db := newInstalled(t)
 	db.exec("SELECT FROM fence.raise_floor(NULL, 55)")
 	require.NoError(t, second(db.deployer().Down(ctx, deploy.DownOptions{AllowDestructive: true})))
 	result, err := db.deployer().Uninstall(ctx, deploy.UninstallOptions{AllowDestructive: true})
 	require.NoError(t, err)
-	require.EqualValues(t, 55, result.HighestGeneration)
+	require.EqualValues(t, 55, *result.HighestGeneration)
 }
 
 func TestUninstallDropsNothingThatOthersMade(t *testing.T) {

@@ -96,7 +96,7 @@ func (d *Deployer) writeScript(to io.Writer, c *engine.Catalogue, p *plan) error
 	w.line("-- and then check the result with: fencectl verify. After an error let fencectl write the script anew: each")
 	w.line("-- transaction that was committed stays.")
 	w.line("")
-	w.raw(p.script.Prologue(p.before))
+	w.raw(p.script.Prologue(c.Database, p.before))
 	w.transaction(p.rolesSection())
 	if p.actAs != "" {
 		w.line("\n-- The owner of the schema owns what is in it.")

@@ -56,6 +56,17 @@ func (db *database) fingerprint() string {
 		(SELECT count(*) || max(xmin::text::bigint)::text FROM pg_namespace), (SELECT count(*) FROM pg_roles WHERE rolname LIKE 'fence\_%'))`)
 }
 
+func TestADryRunsScriptRefusesAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	script := newDatabase(t).script(migrateOptions())
+	other := newDatabase(t)
+	before := other.fingerprint()
+	out, err := other.psqlOutput(script)
+	require.Error(t, err)
+	require.Contains(t, out, "written for another database")
+	require.Equal(t, before, other.fingerprint())
+}
+
 func TestADryRunThatIsRunByHandInstallsWhatMigrateWould(t *testing.T) {
 	t.Parallel()
 	own := newServer(t) // roles have to be created, too

@@ -11,8 +11,8 @@ import (
 // Script writes the statements that deployments consist of. A run and a dry run take them from here alike, so
 // that what is printed is what is done.
 type Script interface {
-	// Prologue prepares a session that runs a script by hand; the newest migration must be the one given.
-	Prologue(version int64) string
+	// Prologue prepares a session that runs a script by hand; database and newest migration must be those given.
+	Prologue(database string, version int64) string
 	// Epilogue ends it.
 	Epilogue() string
 	CreateRole(name string) string
@@ -49,7 +49,11 @@ func quote(name string) string {
 	return pgx.Identifier{name}.Sanitize()
 }
 
-func (postgresScript) Prologue(version int64) string {
+func literal(text string) string {
+	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+}
+
+func (postgresScript) Prologue(database string, version int64) string {
 	return `\set ON_ERROR_STOP on
 SET client_encoding = 'UTF8';
 ` + sessionSettings + fmt.Sprintf(`SET lock_timeout = '60s';
@@ -64,6 +68,9 @@ DO $check$
 DECLARE
     v_version bigint := 0;
 BEGIN
+    IF current_database() <> %s THEN
+        RAISE EXCEPTION 'this script was written for another database than %%', current_database();
+    END IF;
     IF to_regclass('fence.goose_db_version') IS NOT NULL THEN
         SELECT coalesce(max(version_id), 0) INTO v_version FROM fence.goose_db_version WHERE is_applied;
     END IF;
@@ -71,7 +78,7 @@ BEGIN
         RAISE EXCEPTION 'this script continues at migration %d, and the database is at migration %%', v_version;
     END IF;
 END;
-$check$;`, migrationLock, version, version)
+$check$;`, migrationLock, literal(database), version, version)
 }
 
 func (postgresScript) Epilogue() string {
@@ -130,7 +137,7 @@ ON CONFLICT (routine) DO UPDATE
 }
 
 func (postgresScript) ForgetRoutine(name string) string {
-	return fmt.Sprintf("DELETE FROM fence.ledger WHERE routine = '%s';", strings.ReplaceAll(name, "'", "''"))
+	return fmt.Sprintf("DELETE FROM fence.ledger WHERE routine = %s;", literal(name))
 }
 
 func (postgresScript) Revoke(objects []string, grantees []string) []string {
