@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
+	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/fencectl/fencectl/internal/procedures"
 )
@@ -68,6 +70,13 @@ func detailOf(err error) (detail struct {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		_ = json.Unmarshal([]byte(server.Detail), &detail) // a malformed detail is an empty reason: no verdict expects it
+	}
+	// T-SQL errors have a message and nothing else to put it into.
+	var numbered mssql.Error
+	if errors.As(err, &numbered) && numbered.Number == 51100 {
+		if at := strings.LastIndex(numbered.Message, ` {"reason":`); at >= 0 {
+			_ = json.Unmarshal([]byte(numbered.Message[at:]), &detail) // as above
+		}
 	}
 	return detail
 }

@@ -38,6 +38,9 @@
 //   - FENCECTL_TEST_PG unset: the preferred PostgreSQL of this machine; "17": that version; "all": 14 to 18,
 //     as far as installed (FENCECTL_PG_BINARIES adds installations).
 //   - FENCECTL_TEST_PG_DSN: a server of yours, whose user may create databases; nothing is started.
+//   - FENCECTL_TEST_PG=off, FENCECTL_TEST_MSSQL=off: without the one or the other.
+//   - FENCECTL_TEST_MSSQL_DSN: a SQL Server of yours, whose login may create databases. Unset, a Babelfish in its
+//     place, where one is installed (BABELFISH_HOME).
 //   - FENCECTL_TEST_SUMMARY: a file to write the summary to, since `go test` hides what a passing package
 //     prints.
 package integration

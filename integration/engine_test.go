@@ -33,6 +33,12 @@ const (
 	snapshots capability = "snapshot isolation"
 	// idleBound: the engine ends a transaction whose client has stalled.
 	idleBound capability = "idle-in-transaction timeout"
+	// lockHints: a statement can say how it locks: rows that are locked are passed over, a row is locked shared.
+	lockHints capability = "lock hints"
+	// looseCommits: a session may choose not to wait until its commits are durable.
+	looseCommits capability = "commits that are not durable"
+	// namedBlockers: the status of a lease names the session that holds its row.
+	namedBlockers capability = "the locker of a row"
 	// directSessions: a session is one server connection, which keeps its settings between transactions.
 	directSessions capability = "sessions without a pooler"
 )

@@ -47,7 +47,7 @@ type tally struct {
 func eachEngine(t *testing.T, test func(t *testing.T, e engine)) {
 	t.Helper()
 	theRun.start.Do(func() {
-		engines, missing, err := startPostgresEngines(context.Background())
+		engines, missing, err := startEngines(context.Background())
 		theRun.mu.Lock()
 		defer theRun.mu.Unlock()
 		theRun.engines, theRun.missing, theRun.failure = engines, append(theRun.missing, missing...), err
@@ -61,6 +61,17 @@ func eachEngine(t *testing.T, test func(t *testing.T, e engine)) {
 			test(t, e)
 		})
 	}
+}
+
+// startEngines starts those that the environment asks for. One that is started stands in the result, also when
+// another one fails.
+func startEngines(ctx context.Context) (engines []engine, missing []string, err error) {
+	engines, missing, err = startPostgresEngines(ctx)
+	if err != nil {
+		return engines, missing, err
+	}
+	more, absent, err := startSQLServerEngines(ctx)
+	return append(engines, more...), append(missing, absent...), err
 }
 
 // behave runs one behaviour on a database of its own, or counts it as not run where the engine lacks what

@@ -47,6 +47,9 @@ func startPostgresEngines(ctx context.Context) (engines []engine, missing []stri
 		}
 		return []engine{e}, nil, nil
 	}
+	if os.Getenv("FENCECTL_TEST_PG") == "off" {
+		return nil, []string{"PostgreSQL: not run: FENCECTL_TEST_PG is off"}, nil
+	}
 	versions := []string{os.Getenv("FENCECTL_TEST_PG")}
 	if versions[0] == "all" {
 		if versions, missing, err = installedVersions(ctx); err != nil {
@@ -173,7 +176,7 @@ func (e *postgres) can(need capability) bool {
 	switch need {
 	case serverLog:
 		return e.server != nil
-	case snapshots, idleBound, directSessions:
+	case snapshots, idleBound, lockHints, looseCommits, namedBlockers, directSessions:
 		return true
 	}
 	return false

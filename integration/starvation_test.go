@@ -25,8 +25,14 @@ func refusedCallersHoldNothing() (behaviours []behaviour) {
 		}
 		if c.row == lease {
 			behaviours = append(behaviours, that(
-				c.name+" that was overtaken while it waited lets the new holder renew, and is ended when it idles",
+				c.name+" that was overtaken while it waited lets the new holder renew",
 				func(db *Database) { overtakenCallerLetsRenew(db, c) }))
+			if c.name == "require" {
+				continue // it has raised: its transaction is over, and holds nothing
+			}
+			behaviours = append(behaviours, that(
+				c.name+" that was overtaken while it waited is ended when it idles",
+				func(db *Database) { endsWhenItIdles(overtakenCallerLetsRenew(db, c)) }, idleBound))
 		}
 	}
 	return behaviours
@@ -133,7 +139,14 @@ func refusalHoldsNoLock(db *Database, c call) {
 	db.session().impatient().begins().locks("r", lease, leaseTerm)
 }
 
-func overtakenCallerLetsRenew(db *Database, c tokenCall) {
+// endsWhenItIdles: a transaction that was refused while it held the row may idle for the holder's ttl of 30 s.
+func endsWhenItIdles(refused *session) {
+	refused.t.Helper()
+	assert.Equal(refused.t, "30s", refused.has("idle_in_transaction_session_timeout"))
+}
+
+// overtakenCallerLetsRenew returns the one who was overtaken.
+func overtakenCallerLetsRenew(db *Database, c tokenCall) *session {
 	a, b := db.session(), db.session()
 	token := a.takes("r")
 	db.expire("r")
@@ -145,13 +158,10 @@ func overtakenCallerLetsRenew(db *Database, c tokenCall) {
 	waiting.gets(c.refusal(procedures.Superseded))
 
 	b.impatient().gets("renewed", renew(holder))
-	// require has raised: its transaction is over, and holds nothing.
-	if c.name != "require" {
-		assert.Equal(db.t, "30s", a.has("idle_in_transaction_session_timeout"))
-	}
+	return a
 }
 
-func overtakenRenewalLetsWork(db *Database) {
+func overtakenRenewalLetsWork(db *Database) *session {
 	a, b := db.session(), db.session()
 	token := a.takes("r")
 	db.expire("r")
@@ -165,10 +175,10 @@ func overtakenRenewalLetsWork(db *Database) {
 	b.impatient()
 	b.gets("ok", check(holder, procedures.Unexpired))
 	b.gets("accepted", publish(holder, "b's"))
-	assert.Equal(db.t, "30s", a.has("idle_in_transaction_session_timeout"))
+	return a
 }
 
-func lostAcquireLetsRenew(db *Database) {
+func lostAcquireLetsRenew(db *Database) *session {
 	b, loser := db.session(), db.session()
 	b.begins()
 	holder := b.takes("r", lasting(minute/2))
@@ -178,7 +188,7 @@ func lostAcquireLetsRenew(db *Database) {
 	waiting.gets("held")
 
 	b.impatient().gets("renewed", renew(holder))
-	assert.Equal(db.t, "30s", loser.has("idle_in_transaction_session_timeout"))
+	return loser
 }
 
 func sameRefusalTwice(db *Database) {
@@ -306,13 +316,16 @@ func interventionsGiveUp(db *Database) {
 	impatient.gets("busy", raiseFloor("r", 10))
 	assert.Less(db.t, time.Since(began), 4*time.Second, "the caller's own bound is smaller")
 	a.commits()
+	impatient.gets("raised", raiseFloor("r", 20))
+	impatient.gets("seized", seize("r", token.Generation, "operator"))
+}
 
+func floorOfAllGivesUp(db *Database) {
+	a, impatient := db.session(), db.session().impatient()
 	a.begins().takes("s")
 	impatient.gets("busy", raiseFloor("", 10))
 	a.commits()
 	impatient.gets("raised", raiseFloor("", 10))
-	impatient.gets("raised", raiseFloor("r", 20))
-	impatient.gets("seized", seize("r", token.Generation, "operator"))
 }
 
 func statusNamesTheBlocker(db *Database) {

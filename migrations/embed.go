@@ -9,3 +9,8 @@ import "embed"
 //
 //go:embed postgres/*.sql
 var Postgres embed.FS
+
+// MSSQL holds the migrations of the SQL Server engine, in the folder mssql.
+//
+//go:embed mssql/*.sql
+var MSSQL embed.FS

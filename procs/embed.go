@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-//go:embed postgres/*.sql
+//go:embed postgres/*.sql mssql/*.sql
 var files embed.FS
 
 // Routine is one stored procedure of the schema fence.
@@ -61,6 +61,42 @@ func Postgres(walTimeline bool) []Routine {
 		internal("timeline", timeline),
 		internal("next_generation", "next_generation"),
 		internal("record_rejection", "record_rejection"),
+		public("acquire"),
+		public("renew"),
+		public("release"),
+		public("publish"),
+		public("check"),
+		public("require"),
+		public("diagnose"),
+		public("seize"),
+		public("raise_floor"),
+		public("remove"),
+		public("prune"),
+		public("about"),
+	}
+}
+
+// MSSQL returns the routines of the SQL Server engine in the order in which they are applied: a routine
+// stands after those that it calls.
+func MSSQL() []Routine {
+	internal := func(name string) Routine {
+		return Routine{Name: name, File: "mssql/" + name + ".sql", Internal: true}
+	}
+	public := func(name string) Routine {
+		return Routine{Name: name, File: "mssql/" + name + ".sql"}
+	}
+	return []Routine{
+		internal("argument_state"),
+		internal("assert_name"),
+		internal("assert_duration"),
+		internal("assert_token"),
+		internal("assert_policy"),
+		internal("plus_ms"),
+		internal("refusal_reason"),
+		internal("time_reason"),
+		internal("next_generation"),
+		internal("record_rejection"),
+		internal("check_token"),
 		public("acquire"),
 		public("renew"),
 		public("release"),

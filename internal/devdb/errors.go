@@ -7,6 +7,9 @@ import "errors"
 // says what was tried and how to get one.
 var ErrNoPostgres = errors.New("no postgresql server found")
 
+// ErrNoBabelfish says that this machine has no Babelfish for PostgreSQL to start.
+var ErrNoBabelfish = errors.New("no babelfish found")
+
 // ErrNoBasebackup says that no pg_basebackup on this machine can copy the
 // server: it must be of the server's major version or newer.
 var ErrNoBasebackup = errors.New("no pg_basebackup that can copy this server")

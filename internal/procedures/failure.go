@@ -2,9 +2,11 @@ package procedures
 
 import (
 	"errors"
+	"net"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	mssql "github.com/microsoft/go-mssqldb"
 )
 
 // Kind says what a failed call calls for.
@@ -14,6 +16,7 @@ type Kind string
 const (
 	KindInvalidArgument Kind = "invalid_argument" // mend the call
 	KindRefused         Kind = "refused"          // require: the fence says no
+	KindNoTransaction   Kind = "no_transaction"   // check and require want one: begin it before
 	KindBusy            Kind = "busy"             // a transaction holds the row: counts as held
 	KindRetry           Kind = "retry"            // retry the whole transaction
 	KindReadOnly        Kind = "read_only"        // a standby, or a read-only transaction
@@ -29,6 +32,8 @@ type Failure struct {
 	Kind Kind
 	// SQLState is the five characters that the server gave, or empty.
 	SQLState string
+	// Number is the error number that SQL Server gave, or 0.
+	Number int32
 	// Argument is the parameter that an invalid_argument names, or empty.
 	Argument string
 }
@@ -53,6 +58,10 @@ func Classify(err error) Failure {
 	if errors.As(err, &server) {
 		return Failure{Kind: kindOfSQLState(server.Code), SQLState: server.Code, Argument: server.ColumnName}
 	}
+	var numbered mssql.Error
+	if errors.As(err, &numbered) {
+		return classifyNumbered(numbered)
+	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
 		return Failure{Kind: KindCannotConnect}
@@ -62,6 +71,11 @@ func Classify(err error) Failure {
 	// reports the closed connection (pgconn.MultiResultReader.NextResult drops the first error).
 	if errors.Is(err, pgconn.ErrConnClosed) {
 		return Failure{Kind: KindOutcomeUnknown}
+	}
+	// No connection, no login, nothing sent.
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return Failure{Kind: KindCannotConnect}
 	}
 	if pgconn.SafeToRetry(err) {
 		return Failure{Kind: KindCannotConnect}
@@ -94,4 +108,61 @@ func kindOfSQLState(code string) Kind {
 		return KindCannotConnect
 	}
 	return KindOther
+}
+
+// classifyNumbered explains what SQL Server said. It may send several errors for one call, of which the driver
+// shows the last: the first one that is known is the cause.
+func classifyNumbered(last mssql.Error) Failure {
+	for _, one := range append(last.All, last) {
+		if kind := kindOfNumber(one.Number); kind != KindOutcomeUnknown {
+			failure := Failure{Kind: kind, Number: one.Number}
+			if kind == KindInvalidArgument {
+				failure.Argument = argumentOfState(one.State)
+			}
+			return failure
+		}
+	}
+	return Failure{Kind: KindOutcomeUnknown, Number: last.Number}
+}
+
+// kindOfNumber knows the documented numbers: any other one says nothing about what has happened.
+//
+// Babelfish has one number, 33557097, for everything that it has no number of SQL Server's for: among others a
+// wait for a lock that took too long, a serialization failure, a table that does not exist. Only the text would
+// tell them apart, which depends on the server's language; so the outcome is unknown, and asking again with the
+// same request, which is what that calls for, is right for the first two and finds the third again.
+func kindOfNumber(number int32) Kind {
+	switch number {
+	case 51001:
+		return KindInvalidArgument
+	case 51002:
+		return KindNoTransaction
+	case 51100:
+		return KindRefused
+	case 51003, 1205, 3960: // create race; deadlock; snapshot conflict
+		return KindRetry
+	case 1222: // LOCK_TIMEOUT
+		return KindBusy
+	case 3906: // the database is read-only
+		return KindReadOnly
+	case 208, 2812: // no such table; no such procedure
+		return KindNotInstalled
+	case 229, 18456: // no right; login failed
+		return KindNotPermitted
+	case 4060, 40613: // the database does not open; is not available at the moment
+		return KindCannotConnect
+	}
+	return KindOutcomeUnknown
+}
+
+// argumentOfState is the argument that error 51001 names: its state counts them as fence.argument_state does.
+func argumentOfState(state uint8) string {
+	names := [...]string{
+		"", "resource", "owner", "generation", "ttl_ms", "attributes", "payload", "content_type", "operation_key",
+		"policy", "source_as_of", "max_source_age_ms", "then_release", "by", "at_least", "older_than_ms", "batch",
+	}
+	if int(state) >= len(names) {
+		return ""
+	}
+	return names[state]
 }
