@@ -132,6 +132,7 @@ func attempts() map[string]string {
 		"bound_idle_time":  "1000",
 		"timeline":         "",
 		"next_generation":  "1, 1, 1",
+		"next_number":      "1, 1, 1, 1, 1",
 		"record_rejection": "'r', 'renew', 'superseded', 1, 'o', 2, 'p', NULL, clock_timestamp()",
 	}
 }

@@ -59,6 +59,7 @@ func Postgres(walTimeline bool) []Routine {
 		internal("bound_lock_wait", "bound_lock_wait"),
 		internal("bound_idle_time", "bound_idle_time"),
 		internal("timeline", timeline),
+		internal("next_number", "next_number"),
 		internal("next_generation", "next_generation"),
 		internal("record_rejection", "record_rejection"),
 		public("acquire"),

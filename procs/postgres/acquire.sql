@@ -60,11 +60,10 @@ BEGIN
     -- Read: clock first, then the time row, without a lock. A caller who is refused here holds no row lock
     -- until its transaction ends, and cannot starve the holder.
     v_clock := clock_timestamp();
-    SELECT t.generation, t.owner, t.attributes, t.ttl_ms, t.lease_until, t.released_at
-      INTO v_term_generation, v_term_owner, v_term_attributes, v_term_ttl_ms, v_term_until, v_term_released_at
+    SELECT t.generation, t.generation, t.owner, t.attributes, t.ttl_ms, t.lease_until, t.released_at
+      INTO v_seen_generation, v_term_generation, v_term_owner, v_term_attributes, v_term_ttl_ms, v_term_until, v_term_released_at
       FROM fence.lease_term t
      WHERE t.resource = p_resource;
-    v_seen_generation := v_term_generation;
 
     IF p_request_id IS NOT NULL AND v_term_owner = p_owner THEN
         SELECT l.generation, l.owner, l.request_id
@@ -131,7 +130,19 @@ BEGIN
           FROM fence.lease_term t
          WHERE t.resource = p_resource
            FOR NO KEY UPDATE;
-        v_next := fence.next_generation(v_row_generation, v_row_floor, v_row_epoch);
+
+        -- The number, after the lease is locked: raise_floor waits for that lock. As a rule the database is still
+        -- the one that the epoch names, the commit is durable and the snapshot is of now; next_generation sees to
+        -- what is not. LIMIT 1 tells the planner that there is one row: for many it would compile the plan (jit).
+        SELECT CASE WHEN coalesce(e.timeline = fence.timeline(), false) -- first: without a timeline the next is refused
+                     AND e.system_identifier = (pg_control_system()).system_identifier
+                     AND current_setting('synchronous_commit') <> 'off'
+                     AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
+                    THEN fence.next_number(v_row_generation, v_row_floor, v_row_epoch, f.at_least, e.epoch)
+                    ELSE fence.next_generation(v_row_generation, v_row_floor, v_row_epoch) END
+          INTO v_next
+          FROM (SELECT at_least FROM fence.floor LIMIT 1) f
+          CROSS JOIN (SELECT epoch, system_identifier, timeline FROM fence.epoch LIMIT 1) e;
 
         -- Clock: after the last wait. Read any earlier, it would call a lease dead that was renewed while
         -- we waited, or grant one that has already run out: see docs/semantics.md#clock.
@@ -143,34 +154,32 @@ BEGIN
         ELSIF v_term_released_at IS NULL AND v_term_until > v_clock THEN
             outcome := 'held';
         ELSE
-            outcome := 'acquired';
-        END IF;
-    END IF;
-
-    IF outcome = 'acquired' THEN
-        -- Write.
-        generation := v_next[1];
-        lease_until := v_clock + p_ttl_ms * interval '1 millisecond';
-        WITH identity AS (
-            UPDATE fence.lease l
+            -- Write, and give the caller's bound on waiting back.
+            WITH identity AS (
+                UPDATE fence.lease l
+                   SET generation = v_next[1],
+                       owner = p_owner,
+                       acquired_at = v_clock,
+                       released_at = NULL,
+                       request_id = p_request_id,
+                       epoch = v_next[2]
+                 WHERE l.resource = p_resource
+            )
+            UPDATE fence.lease_term t
                SET generation = v_next[1],
                    owner = p_owner,
-                   acquired_at = v_clock,
+                   attributes = p_attributes,
+                   ttl_ms = p_ttl_ms,
+                   lease_until = v_clock + p_ttl_ms * interval '1 millisecond',
                    released_at = NULL,
-                   request_id = p_request_id,
-                   epoch = v_next[2]
-             WHERE l.resource = p_resource
-        )
-        UPDATE fence.lease_term t
-           SET generation = v_next[1],
-               owner = p_owner,
-               attributes = p_attributes,
-               ttl_ms = p_ttl_ms,
-               lease_until = v_clock + p_ttl_ms * interval '1 millisecond',
-               released_at = NULL,
-               renewed_at = v_clock,
-               renewals = 0
-         WHERE t.resource = p_resource;
+                   renewed_at = v_clock,
+                   renewals = 0
+             WHERE t.resource = p_resource
+            RETURNING 'acquired', t.generation, t.lease_until, t.ttl_ms, t.owner, t.attributes, set_config('lock_timeout', v_lock_timeout, true)
+                 INTO outcome, generation, lease_until, remaining_ms, holder, holder_attributes, v_lock_timeout;
+            RETURN NEXT;
+            RETURN;
+        END IF;
     END IF;
 
     IF v_lock_timeout IS NOT NULL THEN
@@ -179,14 +188,6 @@ BEGIN
             -- Refused with the lock in hand: an idle transaction must not hold up the holder.
             v_ignored := fence.bound_idle_time(v_term_ttl_ms);
         END IF;
-    END IF;
-
-    IF outcome = 'acquired' THEN
-        remaining_ms := p_ttl_ms;
-        holder := p_owner;
-        holder_attributes := p_attributes;
-        RETURN NEXT;
-        RETURN;
     END IF;
 
     lease_until := v_term_until;

@@ -17,56 +17,40 @@ LANGUAGE plpgsql
 VOLATILE
 AS $$
 DECLARE
-    v_as_usual boolean;
     v_system_identifier bigint;
     v_timeline bigint;
     v_floor bigint;
     v_epoch bigint;
     v_ignored text;
 BEGIN
-    -- Read after the lease row is locked: raise_floor waits for that lock, so its floor is not missed. All that
-    -- usually matters in one statement: nothing is out of the way as long as this is the history of the last
-    -- grant, the commit is durable, and the snapshot is of now.
-    SELECT f.at_least, e.epoch,
-           CASE WHEN e.timeline = fence.timeline()
-                 AND current_setting('synchronous_commit') <> 'off'
-                 AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
-                THEN e.system_identifier = (pg_control_system()).system_identifier END
-      INTO v_floor, v_epoch, v_as_usual
-      FROM fence.floor f
-      CROSS JOIN fence.epoch e
-     WHERE f.only_row AND e.only_row; -- tells the planner that it is one row: it would compile the plan for many
-
-    IF v_as_usual IS NOT TRUE THEN
-        -- A number that a crash takes back would be given out again.
-        IF current_setting('synchronous_commit') = 'off' THEN
-            v_ignored := set_config('synchronous_commit', 'on', true);
-        END IF;
-
-        -- A snapshot taken earlier could miss a floor; the shared lock turns "changed since" into 40001.
-        IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-            SELECT f.at_least INTO v_floor FROM fence.floor f FOR SHARE;
-        END IF;
-
-        v_timeline := fence.timeline();
-        IF v_timeline IS NOT NULL THEN
-            -- Of many grants that find another history one advances the epoch: the others wait for it here,
-            -- and the condition, judged again after the wait, no longer holds for them.
-            v_system_identifier := (pg_control_system()).system_identifier;
-            UPDATE fence.epoch e
-               SET epoch = CASE WHEN e.timeline IS NULL THEN e.epoch
-                                ELSE e.epoch + greatest(1, v_timeline - e.timeline) END,
-                   system_identifier = v_system_identifier,
-                   timeline = v_timeline
-             WHERE e.timeline IS DISTINCT FROM v_timeline
-                OR e.system_identifier IS DISTINCT FROM v_system_identifier;
-            SELECT e.epoch INTO v_epoch FROM fence.epoch e;
-        END IF;
+    -- A number that a crash takes back would be given out again.
+    IF current_setting('synchronous_commit') = 'off' THEN
+        v_ignored := set_config('synchronous_commit', 'on', true);
     END IF;
 
-    v_epoch := greatest(v_epoch, p_row_epoch);
-    RETURN ARRAY[
-        greatest(p_row_generation, p_row_floor, v_floor) + 1 + (v_epoch - p_row_epoch) * 4294967296,
-        v_epoch];
+    -- Read after the lease row is locked: raise_floor waits for that lock, so its floor is not missed. A
+    -- snapshot taken earlier could miss it; there the shared lock turns "changed since" into 40001.
+    IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
+        SELECT f.at_least INTO v_floor FROM fence.floor f;
+    ELSE
+        SELECT f.at_least INTO v_floor FROM fence.floor f FOR SHARE;
+    END IF;
+
+    v_timeline := fence.timeline();
+    IF v_timeline IS NOT NULL THEN
+        -- Of many grants that find another history one advances the epoch: the others wait for it here, and
+        -- the condition, judged again after the wait, no longer holds for them.
+        v_system_identifier := (pg_control_system()).system_identifier;
+        UPDATE fence.epoch e
+           SET epoch = CASE WHEN e.timeline IS NULL THEN e.epoch
+                            ELSE e.epoch + greatest(1, v_timeline - e.timeline) END,
+               system_identifier = v_system_identifier,
+               timeline = v_timeline
+         WHERE e.timeline IS DISTINCT FROM v_timeline
+            OR e.system_identifier IS DISTINCT FROM v_system_identifier;
+    END IF;
+    SELECT e.epoch INTO v_epoch FROM fence.epoch e;
+
+    RETURN fence.next_number(p_row_generation, p_row_floor, p_row_epoch, v_floor, v_epoch);
 END;
 $$;

@@ -46,8 +46,8 @@ SET search_path = pg_catalog, fence, pg_temp
 AS $$
 DECLARE
     v_ignored boolean;
-    v_by_fence_alone boolean := true; -- neither key, nor policy, nor age has a say
-    v_locked boolean;
+    v_plain boolean := true; -- the fence alone has a say: no key, no policy, no age, no release
+    v_locked boolean := true;
     v_clock timestamptz;
     v_fingerprint bytea;
     v_row_generation bigint;
@@ -55,7 +55,6 @@ DECLARE
     v_row_released_at timestamptz;
     v_row_revision bigint;
     v_term_until timestamptz;
-    v_term_ttl_ms bigint;
     v_key_fingerprint bytea;
     v_key_revision bigint;
     v_key_published_at timestamptz;
@@ -63,7 +62,7 @@ DECLARE
 BEGIN
     v_ignored := fence.assert_token(p_resource, p_owner, p_generation);
     IF (p_content_type = 'application/json' AND p_policy = 'until_superseded' AND p_payload IS NOT NULL
-        AND p_operation_key IS NULL AND p_max_source_age_ms IS NULL AND p_then_release IS NOT NULL) IS NOT TRUE THEN
+        AND p_operation_key IS NULL AND p_max_source_age_ms IS NULL AND NOT p_then_release) IS NOT TRUE THEN
         -- Something is not as it is most of the time: only then all of it is looked at.
         v_ignored := fence.assert_name(p_content_type, 'content_type');
         v_ignored := fence.assert_policy(p_policy);
@@ -87,15 +86,15 @@ BEGIN
             v_fingerprint := sha256(convert_to(
                 concat_ws(E'\n', p_content_type, p_policy, p_then_release::text, p_payload), 'UTF8'));
         END IF;
-        v_by_fence_alone := p_policy = 'until_superseded' AND p_operation_key IS NULL AND p_max_source_age_ms IS NULL;
+        v_plain := false;
     END IF;
 
     -- Read: clock first, then the rows, without a lock. The lease before the key, so that a retry which
     -- overlaps its own then_release finds the key that was committed with the release. Where the fence alone
     -- has a say, the locking read below answers the same question.
     attempted_at := clock_timestamp();
-    v_clock := attempted_at;
-    IF NOT v_by_fence_alone THEN
+    IF NOT v_plain THEN
+        v_clock := attempted_at;
         SELECT l.generation, l.owner, l.released_at
           INTO v_row_generation, v_row_owner, v_row_released_at
           FROM fence.lease l
@@ -133,8 +132,7 @@ BEGIN
          WHERE l.resource = p_resource
            AND l.generation = p_generation AND l.owner = p_owner AND l.released_at IS NULL
            FOR NO KEY UPDATE;
-        v_locked := v_row_generation IS NOT NULL;
-        IF NOT v_locked THEN
+        IF v_row_generation IS NULL THEN
             -- Read why: what refuses is final.
             SELECT l.generation, l.owner, l.released_at, l.xmax = pg_current_xact_id_if_assigned()::xid
               INTO v_row_generation, v_row_owner, v_row_released_at, v_locked
@@ -146,30 +144,32 @@ BEGIN
                     USING ERRCODE = '40001';
             END IF;
         END IF;
-        -- A caller that was overtaken while it waited must not hold up the new holder's renewals.
-        IF p_then_release AND reason IS NULL THEN
-            SELECT t.lease_until INTO v_term_until
-              FROM fence.lease_term t
-             WHERE t.resource = p_resource
-               FOR NO KEY UPDATE;
-        END IF;
-        IF p_operation_key IS NOT NULL THEN
-            SELECT k.fingerprint, k.revision, k.published_at, k.late_ms
-              INTO v_key_fingerprint, v_key_revision, v_key_published_at, v_key_late_ms
-              FROM fence.publication_key k
-             WHERE k.resource = p_resource AND k.generation = p_generation
-               AND k.owner = p_owner AND k.operation_key = p_operation_key;
+        IF NOT v_plain THEN
+            -- A caller that was overtaken while it waited must not hold up the new holder's renewals.
+            IF p_then_release AND reason IS NULL THEN
+                SELECT t.lease_until INTO v_term_until
+                  FROM fence.lease_term t
+                 WHERE t.resource = p_resource
+                   FOR NO KEY UPDATE;
+            END IF;
+            IF p_operation_key IS NOT NULL THEN
+                SELECT k.fingerprint, k.revision, k.published_at, k.late_ms
+                  INTO v_key_fingerprint, v_key_revision, v_key_published_at, v_key_late_ms
+                  FROM fence.publication_key k
+                 WHERE k.resource = p_resource AND k.generation = p_generation
+                   AND k.owner = p_owner AND k.operation_key = p_operation_key;
+            END IF;
         END IF;
 
         -- Clock: after the last wait, and before the time row, whose renewals do not wait for us.
         v_clock := clock_timestamp();
-        SELECT t.lease_until, t.ttl_ms
-          INTO v_term_until, v_term_ttl_ms
+        SELECT t.lease_until, CASE WHEN v_locked THEN fence.bound_idle_time(t.ttl_ms) END
+          INTO v_term_until, v_ignored
           FROM fence.lease_term t
          WHERE t.resource = p_resource;
 
         -- Decide.
-        IF NOT v_by_fence_alone THEN
+        IF NOT v_plain THEN
             IF v_key_fingerprint = v_fingerprint THEN
                 outcome := 'replayed';
                 reason := NULL;
@@ -180,9 +180,6 @@ BEGIN
                     CASE WHEN v_key_fingerprint <> v_fingerprint THEN 'key_conflict' END);
             END IF;
         END IF;
-        IF v_locked THEN
-            v_ignored := fence.bound_idle_time(v_term_ttl_ms);
-        END IF;
     END IF;
 
     IF outcome = 'replayed' THEN
@@ -191,9 +188,6 @@ BEGIN
         late_ms := v_key_late_ms;
     ELSIF reason IS NULL THEN
         -- Write.
-        outcome := 'accepted';
-        published_at := v_clock;
-        revision := v_row_revision + 1;
         IF v_term_until < v_clock THEN
             late_ms := ceil(extract(epoch FROM v_clock - v_term_until) * 1000);
         END IF;
@@ -216,19 +210,22 @@ BEGIN
            SET revision = v_row_revision + 1,
                accepted_generation = p_generation,
                released_at = CASE WHEN p_then_release THEN v_clock END
-         WHERE l.resource = p_resource;
-        IF p_operation_key IS NOT NULL THEN
-            INSERT INTO fence.publication_key (
-                resource, generation, owner, operation_key, fingerprint, revision, published_at, late_ms)
-            VALUES (
-                p_resource, p_generation, p_owner, p_operation_key, v_fingerprint, v_row_revision + 1, v_clock, late_ms);
+         WHERE l.resource = p_resource
+        RETURNING 'accepted', v_clock, l.revision INTO outcome, published_at, revision;
+        IF NOT v_plain THEN
+            IF p_operation_key IS NOT NULL THEN
+                INSERT INTO fence.publication_key (
+                    resource, generation, owner, operation_key, fingerprint, revision, published_at, late_ms)
+                VALUES (
+                    p_resource, p_generation, p_owner, p_operation_key, v_fingerprint, v_row_revision + 1, v_clock, late_ms);
+            END IF;
+            IF p_then_release THEN
+                UPDATE fence.lease_term t SET released_at = v_clock WHERE t.resource = p_resource;
+            END IF;
         END IF;
         IF late_ms IS NOT NULL THEN
             INSERT INTO fence.late_publication (resource, revision, generation, owner, late_ms, published_at)
             VALUES (p_resource, v_row_revision + 1, p_generation, p_owner, late_ms, v_clock);
-        END IF;
-        IF p_then_release THEN
-            UPDATE fence.lease_term t SET released_at = v_clock WHERE t.resource = p_resource;
         END IF;
     ELSE
         outcome := 'rejected';
