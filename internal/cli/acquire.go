@@ -46,10 +46,11 @@ func newAcquireCommand(a *app) *cobra.Command {
 and release want to see. Exit code 10 means that somebody else holds it, or that an open transaction does ("busy").
 
 --wait tries until the limit, as often as the database says that it may help. Every try carries the same request
-id, so that a grant whose answer was lost is found again ("replayed") instead of being waited for.`,
-		Example: `  fencectl acquire report:42 --owner "$HOSTNAME" --ttl 30s
+id, so that a grant whose answer was lost is found again ("replayed") instead of being waited for. Unless --timeout is
+given, the command may take 30s longer than --wait.`,
+		Example: `  fencectl acquire report:42 --owner "$(uname -n)-$$" --ttl 30s
   fencectl acquire report:42 --owner w1 --ttl 5m --wait 10s --attributes '{"job": 17}'
-  generation=$(fencectl acquire report:42 --owner w1 --ttl 30s -o json | jq .generation)`,
+  generation=$(fencectl acquire report:42 --owner w1 --ttl 30s -o json | jq -e .generation) || exit`,
 		Args: atMost(1),
 	}
 	addOwner(cmd, &f.owner)

@@ -48,7 +48,7 @@ func (a *app) addGlobalFlags(root *cobra.Command) {
 	flags.StringVar(&a.configFile, "config", "", `configuration file (default "fencectl.yaml" in the working directory, if there is one)`)
 	a.output.register(root, flags)
 	a.timeout = durationFlag{allowZero: true}
-	flags.Var(&a.timeout, "timeout", "bound for the whole command, 0 for none (default 30s; migrate: none)")
+	flags.Var(&a.timeout, "timeout", "bound for the whole command, 0 for none (default 30s; migrate, uninstall, demo, dev: none)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what is being done")
 	a.dsnGiven = func() bool { return flags.Changed("dsn") }
 }

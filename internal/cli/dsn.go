@@ -68,9 +68,11 @@ func (a *app) findDSN() (dsn, source string, err error) {
 		dsn, err := a.readDSNFile()
 		return dsn, "--dsn-file", err
 	case a.configFile != "":
-		if dsn, file, err := a.readConfig(); err != nil || dsn != "" {
-			return dsn, file, err
+		dsn, file, err := a.readConfig()
+		if err == nil && dsn == "" {
+			err = usagef("the configuration %s holds no dsn", filepath.Clean(file))
 		}
+		return dsn, file, err
 	}
 	if a.env[envDSN] != "" {
 		return a.env[envDSN], envDSN, nil
@@ -107,7 +109,7 @@ func (a *app) firstSet(names []string) string {
 func (a *app) readDSNFile() (string, error) {
 	content, err := a.readAll(a.dsnFile)
 	if err != nil {
-		return "", usagef("read --dsn-file: %v", err)
+		return "", cannotRead("--dsn-file", err)
 	}
 	dsn := strings.TrimSpace(string(content))
 	if dsn == "" {

@@ -47,7 +47,8 @@ text of up to 1 GB, stored as it is: it is not parsed, whatever --content-type s
 The operation key names this call within its generation: repeated with the same key and content it answers
 "replayed" with the first revision, whatever has happened since.`,
 		Example: `  fencectl publish report:42 --owner w1 --generation 7 --file report.json
-  build-report | fencectl publish report:42 --owner w1 --generation 7 --content-type text/csv --then-release
+  build-report > r.csv && fencectl publish report:42 --owner w1 --generation 7 --file r.csv \
+      --content-type text/csv --then-release
   fencectl publish report:42 --owner w1 --generation 7 --file r.json \
       --source-as-of 2026-01-31T08:00:00Z --max-source-age 15m --policy unexpired`,
 		Args: atMost(1),
@@ -140,7 +141,7 @@ func (a *app) payload(name string) (string, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(in, maxPayload+1))
 	if err != nil {
-		return "", usagef("read the payload: %v", err)
+		return "", cannotRead("the payload", err)
 	}
 	if len(content) > maxPayload {
 		return "", usagef("the payload is larger than %d bytes", maxPayload)

@@ -101,6 +101,14 @@ judged by stored procedures in the database, which "fencectl migrate" installs.`
 		&cobra.Group{ID: groupTry, Title: "Try:"},
 	)
 	root.AddCommand(commands(a)...)
+	for _, cmd := range root.Commands() {
+		if cmd.GroupID == groupLease {
+			cmd.Long += fmt.Sprintf("\n\nRESOURCE defaults to $%s; --owner and --generation to $%s and $%s.", envResource, envOwner, envGeneration)
+		}
+		if cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions // names of resources are no files
+		}
+	}
 	root.SetHelpCommand(newHelpCommand())
 	a.addGlobalFlags(root)
 	return root

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -13,6 +14,17 @@ import (
 type stoppable struct {
 	ctx  context.Context
 	from io.Reader
+}
+
+// errStopped is what a read gets when the command ends first.
+var errStopped = errors.New("the command ended while it read standard input")
+
+// cannotRead is the usage error of a file that cannot be read; the end of the command is no such error.
+func cannotRead(what string, err error) error {
+	if errors.Is(err, errStopped) {
+		return err
+	}
+	return usagef("read %s: %v", what, err)
 }
 
 // Read leaves the underlying read behind when the command ends first; what that read gets is lost.
@@ -28,7 +40,7 @@ func (s stoppable) Read(p []byte) (int, error) {
 	}()
 	select {
 	case <-s.ctx.Done():
-		return 0, context.Cause(s.ctx)
+		return 0, errStopped
 	case r := <-done:
 		return copy(p, buffer[:r.n]), r.err
 	}
