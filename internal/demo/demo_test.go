@@ -139,7 +139,7 @@ func TestStoryThatComesOutDifferentlyNamesTheStep(t *testing.T) {
 			 p_source_as_of timestamptz, p_max_source_age_ms bigint) RETURNS text LANGUAGE sql
 			 AS 'SELECT CASE WHEN p_lease_until <= p_clock THEN ''expired'' END';
 			 DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('fence.publish'::regproc),
-			 'v_by_fence_alone boolean := true', 'v_by_fence_alone boolean := false'); END $do$`,
+			 'v_plain boolean := true', 'v_plain boolean := false'); END $do$`,
 			"step 13 (A: publish) differs: expected accepted with late_ms, found rejected expired",
 		},
 		"an idle transaction holds the lease for ever": {
