@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/procedures"
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 )
 
@@ -21,8 +21,8 @@ after a promotion or a restore (timeline_source wal) or not (none).`,
 		RunE: a.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			return a.withDatabase(ctx, func(db *database) error {
 				var answer procedures.AboutResult
-				err := db.read(ctx, func(conn *pgx.Conn) (err error) {
-					answer, err = procedures.Postgres{DB: conn}.About(ctx)
+				err := db.read(ctx, func(session client.Session) (err error) {
+					answer, err = session.Procedures().About(ctx)
 					return err
 				})
 				if err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/procedures"
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 )
 
@@ -49,8 +49,8 @@ answer is "unknown" wherever time matters.`,
 		}
 		return a.withDatabase(ctx, func(db *database) error {
 			answer := diagnoseAnswer{Resource: t.Resource, Owner: t.Owner, Generation: t.Generation}
-			err := db.read(ctx, func(conn *pgx.Conn) (err error) {
-				answer.DiagnoseResult, err = procedures.Postgres{DB: conn}.Diagnose(ctx, t, attempted, policy.value)
+			err := db.read(ctx, func(session client.Session) (err error) {
+				answer.DiagnoseResult, err = session.Procedures().Diagnose(ctx, t, attempted, policy.value)
 				return err
 			})
 			if err != nil {

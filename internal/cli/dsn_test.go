@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -104,17 +103,18 @@ func TestTheConfigurationExpandsTheEnvironment(t *testing.T) {
 func TestAWrongConfigurationIsAUsageErrorThatShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	for content, message := range map[string]string{
-		"dns: postgres://u:geheim@h/d":               `line 1: unknown key "dns"`,
-		"dsn: a\ntimeout: 3":                         `line 2: unknown key "timeout"`,
-		"dsn: a\ndsn: b":                             "twice",
-		"dsn:\n  - postgres://u:geheim@h/d":          "must be a text",
-		"dsn:":                                       "must be a text",
-		"postgres://u:geheim@h/d":                    `"key: value" lines`,
-		"dsn: 'postgres://u:geheim@h/d":              "not valid YAML",
-		"dsn: postgres://u:${NOT_SET}@h/geheim":      "environment variable NOT_SET is not set",
-		"dsn: *geheim":                               "not valid YAML",
-		"dsn: postgres://u:geheim@h:port/d":          "cannot be used",
-		"dsn: sqlserver://u:geheim@h?database=fence": "not supported yet",
+		"dns: postgres://u:geheim@h/d":                           `line 1: unknown key "dns"`,
+		"dsn: a\ntimeout: 3":                                     `line 2: unknown key "timeout"`,
+		"dsn: a\ndsn: b":                                         "twice",
+		"dsn:\n  - postgres://u:geheim@h/d":                      "must be a text",
+		"dsn:":                                                   "must be a text",
+		"postgres://u:geheim@h/d":                                `"key: value" lines`,
+		"dsn: 'postgres://u:geheim@h/d":                          "not valid YAML",
+		"dsn: postgres://u:${NOT_SET}@h/geheim":                  "environment variable NOT_SET is not set",
+		"dsn: *geheim":                                           "not valid YAML",
+		"dsn: postgres://u:geheim@h:port/d":                      "cannot be used",
+		"dsn: sqlserver://u:geheim@h:port":                       "cannot be used",
+		"dsn: mssql://u:geheim@h?fedauth=ActiveDirectoryDefault": "encrypt=true",
 	} {
 		got := shell{}.run(t, "about", "--config", writeFile(t, content))
 		assert.Equal(t, 2, got.code, content)
@@ -124,21 +124,4 @@ func TestAWrongConfigurationIsAUsageErrorThatShowsNoSecret(t *testing.T) {
 	assert.Equal(t, 2, shell{}.run(t, "about", "--config", "/does/not/exist").code)
 	assert.Contains(t, shell{}.run(t, "about", "--dsn-file", writeFile(t, " \n")).stderr, "is empty")
 	assert.Contains(t, on(nowhere).run(t, "about", "--dsn", "").stderr, "--dsn is empty", "not another database instead")
-}
-
-func TestConnectionsHaveANameAndABound(t *testing.T) {
-	t.Parallel()
-	config, err := parseDSN(nowhere, "test")
-	require.NoError(t, err)
-	assert.Equal(t, "fencectl", config.RuntimeParams["application_name"])
-	assert.NotEqual(t, pgx.QueryExecModeCacheStatement, config.DefaultQueryExecMode, "a pooler may not keep prepared statements")
-
-	config, err = parseDSN("host=h dbname=d", "test")
-	require.NoError(t, err)
-	assert.Equal(t, connectTimeout, config.ConnectTimeout)
-	config, err = parseDSN("postgres://h/d?application_name=nightly&connect_timeout=3&pool_max_conns=7", "test")
-	require.NoError(t, err)
-	assert.Equal(t, "nightly", config.RuntimeParams["application_name"])
-	assert.Equal(t, 3.0, config.ConnectTimeout.Seconds())
-	assert.NotContains(t, config.RuntimeParams, "pool_max_conns")
 }

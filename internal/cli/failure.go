@@ -14,6 +14,7 @@ import (
 	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/procedures"
 	"github.com/jackc/pgx/v5/pgconn"
+	mssql "github.com/microsoft/go-mssqldb"
 )
 
 // Kinds of failures that this package adds to those of procedures and deploy.
@@ -28,12 +29,14 @@ const unknownSetting = "42704"
 
 // failure is what a script learns about a command that did not do its work.
 type failure struct {
-	Kind           string  `json:"kind"`
-	Message        string  `json:"message"`
-	SQLState       *string `json:"sqlstate"`
-	Retryable      bool    `json:"retryable"`
-	OutcomeUnknown bool    `json:"outcome_unknown"`
-	Hint           string  `json:"hint"`
+	Kind     string  `json:"kind"`
+	Message  string  `json:"message"`
+	SQLState *string `json:"sqlstate"`
+	// Number is the error's number, where SQL Server gave one.
+	Number         int32  `json:"number,omitempty"`
+	Retryable      bool   `json:"retryable"`
+	OutcomeUnknown bool   `json:"outcome_unknown"`
+	Hint           string `json:"hint"`
 	// What to repeat the call with, where it has an id.
 	RequestID    string `json:"request_id,omitempty"`
 	OperationKey string `json:"operation_key,omitempty"`
@@ -227,6 +230,7 @@ func explainCall(call *callError) failure {
 	if known.SQLState != "" {
 		f.SQLState = &known.SQLState
 	}
+	f.Number = known.Number
 	switch {
 	case call.reading && f.OutcomeUnknown:
 		// What only reads leaves no outcome behind.
@@ -248,6 +252,10 @@ func serverMessage(err error) string {
 	if errors.As(err, &server) && !connecting(err) {
 		return server.Message
 	}
+	var numbered mssql.Error
+	if errors.As(err, &numbered) {
+		return oneLine(errors.New(firstKnown(numbered).Message))
+	}
 	if server != nil && server.Code == unknownSetting {
 		// The server names it, and it may be what follows a blank in a password that lacks its quotes.
 		return "the server does not know a setting that the DSN holds"
@@ -256,6 +264,17 @@ func serverMessage(err error) string {
 		return "the connection was lost before the answer came"
 	}
 	return oneLine(err)
+}
+
+// firstKnown is the cause among the errors that SQL Server sent for one call: see [procedures.Classify].
+func firstKnown(last mssql.Error) mssql.Error {
+	number := procedures.Classify(last).Number
+	for _, one := range last.All {
+		if one.Number == number {
+			return one
+		}
+	}
+	return last
 }
 
 func connecting(err error) bool {

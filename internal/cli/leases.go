@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/spf13/cobra"
 )
 
@@ -56,14 +57,19 @@ States: live, expired (anybody may take over), released, seized (by an operator)
 		if err := flags.validate(); err != nil {
 			return err
 		}
-		return list[leaseRow](ctx, a, flags.limit, `
-			SELECT resource, state, generation, owner, attributes, acquired_at, renewed_at, renewals, ttl_ms,
-			       lease_until, remaining_ms, released_at, accepted_generation, revision, floor,
-			       blocked_by_pid, blocked_by_user, blocked_by_application, blocked_by_state, blocked_since
-			  FROM fence.lease_status
-			 WHERE resource LIKE $2 AND ($3 = '' OR state = $3)
-			 ORDER BY resource
-			 LIMIT $1`, like(flags.resource), state.value)
+		where := []client.Condition{client.Glob("resource", flags.resource)}
+		if state.value != "" {
+			where = append(where, client.Equals("state", state.value))
+		}
+		return list[leaseRow](ctx, a, flags.limit, client.Selection{
+			View: "lease_status",
+			Columns: client.Columns(
+				"resource", "state", "generation", "owner", "attributes", "acquired_at", "renewed_at", "renewals", "ttl_ms",
+				"lease_until", "remaining_ms", "released_at", "accepted_generation", "revision", "floor",
+				"blocked_by_pid", "blocked_by_user", "blocked_by_application", "blocked_by_state", "blocked_since"),
+			Where:   where,
+			OrderBy: []string{"resource"},
+		})
 	})
 	return cmd
 }

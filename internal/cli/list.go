@@ -2,9 +2,8 @@ package cli
 
 import (
 	"context"
-	"strings"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/spf13/cobra"
 )
 
@@ -29,21 +28,15 @@ func (l *listFlags) validate() error {
 	return checkText("--resource", l.resource)
 }
 
-// list runs a query whose columns are the fields of T, and prints the rows. The query must take its limit as $1.
-func list[T any](ctx context.Context, a *app, limit int, query string, args ...any) error {
+// list reads a selection into rows of T, and prints them.
+func list[T any](ctx context.Context, a *app, limit int, selection client.Selection) error {
 	return a.withDatabase(ctx, func(db *database) error {
-		var atMost *int64 // LIMIT NULL is none
 		if limit > 0 {
-			more := int64(limit) + 1
-			atMost = &more
+			selection.Limit = int64(limit) + 1
 		}
 		var found []T
-		err := db.read(ctx, func(conn *pgx.Conn) error {
-			rows, err := conn.Query(ctx, query, append([]any{atMost}, args...)...)
-			if err != nil {
-				return err
-			}
-			found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+		err := db.read(ctx, func(session client.Session) (err error) {
+			found, err = client.Select[T](ctx, session, selection)
 			return err
 		})
 		if err != nil {
@@ -55,35 +48,4 @@ func list[T any](ctx context.Context, a *app, limit int, query string, args ...a
 		}
 		return printRows(a, found)
 	})
-}
-
-// like turns a glob into the pattern of LIKE, whose fixed beginning the database can look up in an index.
-func like(glob string) string {
-	var pattern strings.Builder
-	literal := func(r rune) {
-		if strings.ContainsRune(`%_\`, r) {
-			pattern.WriteByte('\\')
-		}
-		pattern.WriteRune(r)
-	}
-	escaped := false
-	for _, r := range glob {
-		switch {
-		case escaped:
-			literal(r)
-			escaped = false
-		case r == '\\':
-			escaped = true
-		case r == '*':
-			pattern.WriteByte('%')
-		case r == '?':
-			pattern.WriteByte('_')
-		default:
-			literal(r)
-		}
-	}
-	if escaped {
-		literal('\\')
-	}
-	return pattern.String()
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/spf13/cobra"
 )
 
@@ -59,30 +61,23 @@ removes them: work that outlives its lease.`,
 		if err := flags.validate(); err != nil {
 			return err
 		}
-		switch {
-		case late:
-			return list[lateRow](ctx, a, flags.limit, `
-				SELECT resource, revision, generation, owner, late_ms, published_at
-				  FROM fence.late_publications
-				 WHERE resource LIKE $2
-				 ORDER BY published_at DESC, resource, revision
-				 LIMIT $1`, like(flags.resource))
-		case payload:
-			return list[publicationWithPayload](ctx, a, flags.limit, `
-				SELECT resource, revision, generation, owner, content_type, octet_length(payload), source_as_of,
-				       published_at, late_ms, payload
-				  FROM fence.publications
-				 WHERE resource LIKE $2
-				 ORDER BY resource
-				 LIMIT $1`, like(flags.resource))
+		where := []client.Condition{client.Glob("resource", flags.resource)}
+		if late {
+			return list[lateRow](ctx, a, flags.limit, client.Selection{
+				View:    "late_publications",
+				Columns: client.Columns("resource", "revision", "generation", "owner", "late_ms", "published_at"),
+				Where:   where,
+				OrderBy: []string{"-published_at", "resource", "revision"},
+			})
 		}
-		return list[publicationRow](ctx, a, flags.limit, `
-			SELECT resource, revision, generation, owner, content_type, octet_length(payload), source_as_of,
-			       published_at, late_ms
-			  FROM fence.publications
-			 WHERE resource LIKE $2
-			 ORDER BY resource
-			 LIMIT $1`, like(flags.resource))
+		columns := slices.Concat(client.Columns("resource", "revision", "generation", "owner", "content_type"),
+			[]client.Column{client.Bytes("payload")}, client.Columns("source_as_of", "published_at", "late_ms"))
+		results := client.Selection{View: "publications", Columns: columns, Where: where, OrderBy: []string{"resource"}}
+		if payload {
+			results.Columns = append(columns, client.Columns("payload")...)
+			return list[publicationWithPayload](ctx, a, flags.limit, results)
+		}
+		return list[publicationRow](ctx, a, flags.limit, results)
 	})
 	return cmd
 }

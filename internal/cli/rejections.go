@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/spf13/cobra"
 )
 
@@ -58,29 +60,27 @@ work outlives its lease.`,
 		if err := flags.validate(); err != nil {
 			return err
 		}
-		var sinceMS *int64
+		where := []client.Condition{client.Glob("resource", flags.resource)}
 		if since.given {
-			ms := since.ms()
-			sinceMS = &ms
+			where = append(where, client.Within("last_at", since.ms()))
 		}
 		if by.value == "reason" {
-			return list[reasonRow](ctx, a, flags.limit, `
-				SELECT operation, reason, sum(occurrences)::bigint, count(DISTINCT resource), min(first_at), max(last_at)
-				  FROM fence.rejections
-				 WHERE resource LIKE $2
-				   AND ($3::bigint IS NULL OR last_at >= clock_timestamp() - $3::bigint * interval '1 millisecond')
-				 GROUP BY operation, reason
-				 ORDER BY 3 DESC, operation, reason
-				 LIMIT $1`, like(flags.resource), sinceMS)
+			return list[reasonRow](ctx, a, flags.limit, client.Selection{
+				View: "rejections",
+				Columns: slices.Concat(client.Columns("operation", "reason"), []client.Column{
+					client.Sum("occurrences"), client.Distinct("resource"), client.Min("first_at"), client.Max("last_at")}),
+				Where:   where,
+				GroupBy: []string{"operation", "reason"},
+				OrderBy: []string{"-3", "operation", "reason"},
+			})
 		}
-		return list[rejectionRow](ctx, a, flags.limit, `
-			SELECT resource, operation, reason, generation, owner, occurrences, first_at, last_at,
-			       observed_generation, observed_owner, observed_lease_until, observed_at
-			  FROM fence.rejections
-			 WHERE resource LIKE $2
-			   AND ($3::bigint IS NULL OR last_at >= clock_timestamp() - $3::bigint * interval '1 millisecond')
-			 ORDER BY last_at DESC, resource, operation, reason
-			 LIMIT $1`, like(flags.resource), sinceMS)
+		return list[rejectionRow](ctx, a, flags.limit, client.Selection{
+			View: "rejections",
+			Columns: client.Columns("resource", "operation", "reason", "generation", "owner", "occurrences", "first_at", "last_at",
+				"observed_generation", "observed_owner", "observed_lease_until", "observed_at"),
+			Where:   where,
+			OrderBy: []string{"-last_at", "resource", "operation", "reason"},
+		})
 	})
 	return cmd
 }
