@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/fencectl/fencectl/internal/demo"
+	"github.com/fencectl/fencectl/internal/entra"
 	"github.com/spf13/cobra"
 )
 
@@ -54,7 +55,7 @@ func newDemoWorkerCommand(a *app) *cobra.Command {
 		Short:  "Make the calls that standard input asks for",
 		Args:   cobra.ExactArgs(1),
 		RunE: a.runWithin(unbounded, func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			return demo.Serve(ctx, a.stdin, a.stdout)
+			return demo.Serve(ctx, a.stdin, a.stdout, entra.Connector)
 		}),
 	}
 }
@@ -77,6 +78,7 @@ func (a *app) demo(ctx context.Context) error {
 		DSN:    dsn,
 		Worker: []string{program, workerCommand},
 		Teller: a.teller(),
+		SignIn: entra.Connector,
 		Note:   func(text string) { a.note("%s", text) },
 	})
 	if err != nil {

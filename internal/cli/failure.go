@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/demo"
 	"github.com/fencectl/fencectl/internal/deploy"
 	"github.com/fencectl/fencectl/internal/devdb"
@@ -148,11 +149,14 @@ func explain(err error) failure {
 
 func explainCause(err error) failure {
 	var usage *usageError
+	var unusable *client.UnusableError
 	var deployment *deploy.Error
 	var call *callError
 	switch {
 	case errors.As(err, &usage):
 		return failure{Kind: kindUsage, Message: usage.message, Hint: usage.hint, exit: ExitUsage}
+	case errors.As(err, &unusable):
+		return failure{Kind: kindUsage, Message: unusable.Error(), Hint: unusable.Hint, exit: ExitUsage}
 	case errors.As(err, &deployment):
 		return explainDeployment(deployment)
 	case errors.As(err, &call):
@@ -310,7 +314,7 @@ func adviceFor(kind procedures.Kind, known procedures.Failure) (ExitCode, string
 	case procedures.KindNotInstalled:
 		return ExitUnfit, `run "fencectl migrate" on this database, or connect to the one where it was run`
 	case procedures.KindNotPermitted:
-		return ExitCannotConnect, permissionHint(known.SQLState)
+		return ExitCannotConnect, permissionHint(known)
 	case procedures.KindCannotConnect:
 		return ExitCannotConnect, `check the address and that the server runs; "fencectl help database" lists where the DSN comes from`
 	case procedures.KindOutcomeUnknown:
@@ -319,8 +323,9 @@ func adviceFor(kind procedures.Kind, known procedures.Failure) (ExitCode, string
 	return ExitError, "see the message, and the server's log"
 }
 
-func permissionHint(state string) string {
-	if state == "42501" {
+func permissionHint(known procedures.Failure) string {
+	const noRight = 229
+	if known.SQLState == "42501" || known.Number == noRight {
 		return "grant this user the role that may do it (fence_worker, fence_reader or fence_operator)"
 	}
 	return "check user and password"

@@ -61,7 +61,6 @@ type Session interface {
 	may(ctx context.Context, right Right) (bool, error)
 	installed(ctx context.Context) (bool, error)
 	query(ctx context.Context, sql string, args ...any) (rows, error)
-	exec(ctx context.Context, sql string, args ...any) error
 }
 
 // Transaction is an open transaction of a session.
@@ -70,6 +69,8 @@ type Transaction interface {
 	Procedures() procedures.Procedures
 	// BoundLockWait bounds each wait for a row that another transaction holds.
 	BoundLockWait(ctx context.Context, limit time.Duration) error
+	// Delete removes rows of a table of the schema fence, whose owner the user must be.
+	Delete(ctx context.Context, table string, where ...Condition) error
 	// Commit ends the transaction. Its error may leave open whether it took effect: see [procedures.Classify].
 	Commit(ctx context.Context) error
 	// Rollback ends it, too. Its failure does not matter: the server rolls back when the connection ends.

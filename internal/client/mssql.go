@@ -147,11 +147,6 @@ func (s *sqlServerSession) Close(context.Context) error {
 
 func (s *sqlServerSession) dialect() dialect { return sqlServerDialect{} }
 
-func (s *sqlServerSession) exec(ctx context.Context, sql string, args ...any) error {
-	_, err := s.conn.ExecContext(ctx, sql, args...)
-	return err
-}
-
 func (s *sqlServerSession) query(ctx context.Context, sql string, args ...any) (rows, error) {
 	return s.conn.QueryContext(ctx, sql, args...)
 }
@@ -165,6 +160,12 @@ func (t sqlServerTransaction) Procedures() procedures.Procedures {
 // BoundLockWait holds for the session, which is our own.
 func (t sqlServerTransaction) BoundLockWait(ctx context.Context, limit time.Duration) error {
 	_, err := t.tx.ExecContext(ctx, fmt.Sprintf("SET LOCK_TIMEOUT %d", min(milliseconds(limit), 1<<31-1)))
+	return err
+}
+
+func (t sqlServerTransaction) Delete(ctx context.Context, table string, where ...Condition) error {
+	text, args := deletion(sqlServerDialect{}, table, where)
+	_, err := t.tx.ExecContext(ctx, text, args...)
 	return err
 }
 

@@ -87,11 +87,6 @@ func (s *postgresSession) Lost() bool                      { return s.conn.IsClo
 func (s *postgresSession) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 func (s *postgresSession) dialect() dialect                { return postgresDialect{} }
 
-func (s *postgresSession) exec(ctx context.Context, sql string, args ...any) error {
-	_, err := s.conn.Exec(ctx, sql, args...)
-	return err
-}
-
 func (s *postgresSession) query(ctx context.Context, sql string, args ...any) (rows, error) {
 	found, err := s.conn.Query(ctx, sql, args...)
 	if err != nil {
@@ -114,6 +109,12 @@ func (t postgresTransaction) Procedures() procedures.Procedures { return procedu
 // BoundLockWait holds for this transaction only: behind a pooler, a session's settings are somebody else's next.
 func (t postgresTransaction) BoundLockWait(ctx context.Context, limit time.Duration) error {
 	_, err := t.tx.Exec(ctx, "SELECT set_config('lock_timeout', $1, true)", fmt.Sprint(milliseconds(limit)))
+	return err
+}
+
+func (t postgresTransaction) Delete(ctx context.Context, table string, where ...Condition) error {
+	text, args := deletion(postgresDialect{}, table, where)
+	_, err := t.tx.Exec(ctx, text, args...)
 	return err
 }
 

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"strings"
 )
 
 // Right is what a user may do with an object of the schema fence.
@@ -39,26 +38,6 @@ func Lacking(ctx context.Context, s Session, rights ...Right) ([]Right, error) {
 		}
 	}
 	return lacking, nil
-}
-
-// Delete removes rows of a table of the schema fence, whose owner the user must be.
-func Delete(ctx context.Context, s Session, table string, where ...Condition) error {
-	text, args := s.dialect().deletion(table, where)
-	return s.exec(ctx, text, args...)
-}
-
-func deletion(table string, conditions []string) string {
-	return "DELETE FROM fence." + table + " WHERE " + strings.Join(conditions, " AND ")
-}
-
-func (d postgresDialect) deletion(table string, where []Condition) (string, []any) {
-	b := d.builder()
-	return deletion(table, conditions(where, b, d.condition)), b.args
-}
-
-func (d sqlServerDialect) deletion(table string, where []Condition) (string, []any) {
-	b := d.builder()
-	return deletion(table, conditions(where, b, d.condition)), b.args
 }
 
 func (s *postgresSession) installed(ctx context.Context) (bool, error) {

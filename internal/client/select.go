@@ -147,8 +147,9 @@ func places(d dialect, row reflect.Value) []any {
 
 // dialect is how an engine says these things.
 type dialect interface {
+	builder() *builder
 	statement(Selection) (text string, args []any)
-	deletion(table string, where []Condition) (text string, args []any)
+	condition(*builder, Condition) string
 	// place is where the driver is to put a value that goes into the variable.
 	place(variable any) any
 }
@@ -178,6 +179,11 @@ func conditions(where []Condition, b *builder, say func(*builder, Condition) str
 		said[i] = say(b, c)
 	}
 	return said
+}
+
+func deletion(d dialect, table string, where []Condition) (text string, args []any) {
+	b := d.builder()
+	return "DELETE FROM fence." + table + " WHERE " + strings.Join(conditions(where, b, d.condition), " AND "), b.args
 }
 
 func orderBy(names []string) string {

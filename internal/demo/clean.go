@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/engine"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
@@ -23,51 +23,55 @@ func ownTables() []string {
 // place where rows of fence.lease go without fence.remove: that would raise the floor of a database that is not
 // ours, and these names, being random, never come again. Any other login removes the resources as an operator
 // does, which leaves the records that only prune takes.
-func clean(ctx context.Context, conn *pgx.Conn, names names, note func(string)) error {
-	owner, err := mayDelete(ctx, conn)
+func clean(ctx context.Context, session client.Session, names names, note func(string)) error {
+	rights := []client.Right{{Object: "lease_status", Privilege: client.MaySelect}}
+	for _, table := range ownTables() {
+		rights = append(rights, client.Right{Object: table, Privilege: client.MayDelete}, client.Right{Object: table, Privilege: client.MaySelect})
+	}
+	lacking, err := client.Lacking(ctx, session, rights...)
 	if err != nil {
+		return failed("look for the rights to clean up", err)
+	}
+	if len(lacking) == 0 {
+		return deleteRows(ctx, session, names)
+	}
+	return removeResources(ctx, session, names, note)
+}
+
+func deleteRows(ctx context.Context, session client.Session, names names) error {
+	tx, err := session.Begin(ctx)
+	if err != nil {
+		return failed("delete the rows", err)
+	}
+	if err := deleteWithin(ctx, tx, names); err != nil {
+		tx.Rollback(ctx)
+		return failed("delete the rows", err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return failed("delete the rows", err)
+	}
+	return nil
+}
+
+func deleteWithin(ctx context.Context, tx client.Transaction, names names) error {
+	// Workers are gone, but the server may still be rolling back what one of them had begun.
+	if err := tx.BoundLockWait(ctx, 5*time.Second); err != nil {
 		return err
 	}
-	if owner {
-		return deleteRows(ctx, conn, names)
-	}
-	return removeResources(ctx, conn, names, note)
-}
-
-func mayDelete(ctx context.Context, conn *pgx.Conn) (yes bool, err error) {
-	err = conn.QueryRow(ctx, `
-		SELECT has_schema_privilege('fence', 'USAGE')
-		       AND (SELECT bool_and(has_table_privilege('fence.' || name, 'DELETE')
-		                            AND has_table_privilege('fence.' || name, 'SELECT'))
-		              FROM unnest($1::text[]) AS name)`, ownTables()).Scan(&yes)
-	if err != nil {
-		return false, failed("look for the rights to clean up", err)
-	}
-	return yes, nil
-}
-
-func deleteRows(ctx context.Context, conn *pgx.Conn, names names) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// Workers are gone, but the server may still be rolling back what one of them had begun.
-		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', '5s', true)"); err != nil {
-			return failed("delete the rows", err)
+	for _, table := range ownTables() {
+		if err := tx.Delete(ctx, table, client.Among("resource", names.resources()...)); err != nil {
+			return err
 		}
-		for _, table := range ownTables() {
-			name := pgx.Identifier{"fence", table}.Sanitize()
-			if _, err := tx.Exec(ctx, "DELETE FROM "+name+" WHERE resource = ANY($1)", names.resources()); err != nil {
-				return failed("delete the rows", err)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // removeResources calls fence.remove for each resource, and says what stays.
-func removeResources(ctx context.Context, conn *pgx.Conn, names names, note func(string)) error {
+func removeResources(ctx context.Context, session client.Session, names names, note func(string)) error {
 	var kept []string
 	removed := false
 	for _, resource := range names.resources() {
-		outcome, err := removeResource(ctx, conn, names, resource)
+		outcome, err := removeResource(ctx, session, names, resource)
 		switch {
 		case err != nil && engine.KindOf(err) != engine.KindNotPermitted:
 			return err
@@ -88,17 +92,17 @@ func removeResources(ctx context.Context, conn *pgx.Conn, names names, note func
 }
 
 // removeResource removes a resource, if it is there, and returns the outcome. A lease that is alive is released first.
-func removeResource(ctx context.Context, conn *pgx.Conn, names names, resource string) (outcome string, err error) {
-	procs := procedures.Postgres{DB: conn}
-	now, owner, err := holder(ctx, conn, resource)
-	if errors.Is(err, pgx.ErrNoRows) {
+func removeResource(ctx context.Context, session client.Session, names names, resource string) (outcome string, err error) {
+	procs := session.Procedures()
+	now, err := leaseStatus(ctx, session, resource)
+	if errors.Is(err, errNoLease) {
 		return procedures.NotFound, nil
 	}
 	if err != nil {
 		return "", failed("read the lease of "+resource, err)
 	}
 	if now.State == "live" {
-		if _, err := procs.Release(ctx, procedures.Token{Resource: resource, Owner: owner, Generation: now.Generation}); err != nil {
+		if _, err := procs.Release(ctx, procedures.Token{Resource: resource, Owner: *now.Owner, Generation: now.Generation}); err != nil {
 			return "", failed("release "+resource, err)
 		}
 	}
@@ -107,11 +111,4 @@ func removeResource(ctx context.Context, conn *pgx.Conn, names names, resource s
 		return "", failed("remove "+resource, err)
 	}
 	return r.Outcome, nil
-}
-
-func holder(ctx context.Context, conn *pgx.Conn, resource string) (now status, owner string, err error) {
-	err = conn.QueryRow(ctx,
-		`SELECT state, generation, coalesce(owner, '') FROM fence.lease_status WHERE resource = $1`, resource).
-		Scan(&now.State, &now.Generation, &owner)
-	return now, owner, err
 }

@@ -7,10 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
-
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/deploy"
 	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/engine"
@@ -18,7 +15,6 @@ import (
 )
 
 const (
-	connectTimeout = 10 * time.Second
 	// farewellTimeout bounds what is done after the caller's context has ended.
 	farewellTimeout = 10 * time.Second
 	// cancelPatience is how long a call whose context has ended waits for the server to say so: less than
@@ -49,51 +45,34 @@ func StartDatabase(ctx context.Context, options devdb.Options, note func(string)
 	return server, dsn, err
 }
 
-// connectConfig reads a connection string that [engine.Open] has accepted.
-func connectConfig(dsn, application string) (*pgx.ConnConfig, error) {
-	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, errors.New("the connection string cannot be used")
-	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectTimeout
-	}
-	config.RuntimeParams["application_name"] = application
-	for name := range config.RuntimeParams {
-		// Settings of connection pools in Go. The server would refuse them.
-		if strings.HasPrefix(name, "pool_") {
-			delete(config.RuntimeParams, name)
-		}
-	}
-	if config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		// No prepared statements: a pooler may not know them.
-		config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	}
-	// When the context ends, the server is asked to cancel: a call that it went on with would change things
-	// after the clean-up.
-	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelPatience}
-	}
-	return config, nil
+// target reads a connection string.
+func target(dsn, application string, signIn SignIn) (client.Target, error) {
+	return client.Open(dsn, client.Options{
+		Application: application,
+		// When the context ends, the server is asked to cancel: a call that it went on with would change things
+		// after the clean-up.
+		CancelPatience: cancelPatience,
+		SignIn:         signIn,
+	})
 }
 
-func connect(ctx context.Context, dsn, application string) (*pgx.Conn, error) {
-	config, err := connectConfig(dsn, application)
+func connect(ctx context.Context, dsn, application string, signIn SignIn) (client.Session, error) {
+	database, err := target(dsn, application, signIn)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	session, err := database.Connect(ctx)
 	if err != nil {
 		return nil, failed("connect", err)
 	}
-	return conn, nil
+	return session, nil
 }
 
-func closeConnection(conn *pgx.Conn) {
+func closeSession(session client.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelPatience)
 	defer cancel()
 	// A failing farewell changes nothing.
-	_ = conn.Close(ctx)
+	_ = session.Close(ctx)
 }
 
 // failed says what was being done when a query failed.
@@ -112,50 +91,46 @@ func because(kind procedures.Kind, doing string, err error) error {
 }
 
 // fit checks, before anything is written, that the fence is installed and that this login may play the story.
-func fit(ctx context.Context, conn *pgx.Conn) error {
-	installed, missing, err := rights(ctx, conn)
-	switch {
-	case err != nil:
+func fit(ctx context.Context, session client.Session) error {
+	installed, err := client.Installed(ctx, session)
+	if err != nil {
 		return failed("look for the fence", err)
-	case !installed:
+	}
+	if !installed {
 		return &engine.Error{
 			Kind:    engine.KindNotInstalled,
-			Message: fmt.Sprintf("the fence is not installed in database %q, and demo does not install it", conn.Config().Database),
+			Message: fmt.Sprintf("the fence is not installed in database %q, and demo does not install it", session.Database()),
 			Hint:    `run "fencectl migrate" on that database first, or run demo without --dsn: it then starts a database of its own`,
 		}
-	case len(missing) > 0:
+	}
+	lacking, err := client.Lacking(ctx, session, needed()...)
+	if err != nil {
+		return failed("look for the rights that the story needs", err)
+	}
+	if len(lacking) > 0 {
+		names := make([]string, len(lacking))
+		for i, right := range lacking {
+			names[i] = "fence." + right.Object
+		}
 		return &engine.Error{
 			Kind:    engine.KindNotPermitted,
-			Message: fmt.Sprintf("user %q has no right on %s", conn.Config().User, strings.Join(missing, ", ")),
+			Message: fmt.Sprintf("user %q has no right on %s", session.User(), strings.Join(names, ", ")),
 			Hint:    "grant it the roles fence_worker and fence_reader, and fence_operator to let demo clean up",
 		}
 	}
 	return nil
 }
 
-// rights tells whether the fence is installed, and which of the objects that the story needs this login may not
-// use. An object that is not there cannot be used either.
-func rights(ctx context.Context, conn *pgx.Conn) (installed bool, missing []string, err error) {
-	const query = `
-		WITH needed (name) AS (
-		    VALUES ('acquire'), ('renew'), ('release'), ('publish'), ('check'),
-		           ('lease_status'), ('publications'), ('rejections')),
-		usable (name) AS (
-		    SELECT p.proname::text
-		      FROM pg_catalog.pg_proc p
-		      JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-		     WHERE n.nspname = 'fence' AND has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE')
-		    UNION ALL
-		    SELECT c.relname::text
-		      FROM pg_catalog.pg_class c
-		      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		     WHERE n.nspname = 'fence' AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
-		SELECT EXISTS (SELECT FROM pg_catalog.pg_proc p
-		                 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-		                WHERE n.nspname = 'fence' AND p.proname = 'about'),
-		       array(SELECT 'fence.' || name FROM needed WHERE name NOT IN (SELECT name FROM usable) ORDER BY name)`
-	err = conn.QueryRow(ctx, query).Scan(&installed, &missing)
-	return installed, missing, err
+// needed are the rights without which the story cannot be played.
+func needed() []client.Right {
+	var rights []client.Right
+	for _, routine := range []string{"acquire", "check", "publish", "release", "renew"} {
+		rights = append(rights, client.Right{Object: routine, Privilege: client.MayExecute})
+	}
+	for _, view := range []string{"lease_status", "publications", "rejections"} {
+		rights = append(rights, client.Right{Object: view, Privilege: client.MaySelect})
+	}
+	return rights
 }
 
 // poll asks again and again until the answer is yes.

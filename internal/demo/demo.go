@@ -3,11 +3,13 @@ package demo
 import (
 	"context"
 	"crypto/rand"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/devdb"
 	"github.com/fencectl/fencectl/internal/engine"
 	"github.com/fencectl/fencectl/internal/procedures"
@@ -27,9 +29,14 @@ type Options struct {
 	TellToStall bool
 	// Teller is told what happens.
 	Teller Teller
+	// SignIn makes connectors for SQL Server: see [client.Options]. Workers have their own.
+	SignIn SignIn
 	// Note is told, in lines for a person, what is being prepared and what stays behind.
 	Note func(string)
 }
+
+// SignIn makes a connector for SQL Server out of a connection string; nil knows passwords only.
+type SignIn = func(dsn string) (driver.Connector, error)
 
 // Run plays the story and returns its steps, also those up to an error. It returns a [*Difference] when a step
 // did not come out as it should. Neither processes nor folders are left when it returns.
@@ -47,16 +54,13 @@ func Run(ctx context.Context, options Options) (steps []Step, err error) {
 
 // runOn plays the story on a database of the caller's and cleans up.
 func runOn(ctx context.Context, options Options) (steps []Step, err error) {
-	if _, err := engine.Open(options.DSN, engine.Options{}); err != nil {
-		return nil, err
-	}
 	names := newNames()
-	conn, err := connect(ctx, options.DSN, names.application())
+	session, err := connect(ctx, options.DSN, names.application(), options.SignIn)
 	if err != nil {
 		return nil, err
 	}
-	err = fit(ctx, conn)
-	closeConnection(conn)
+	err = fit(ctx, session)
+	closeSession(session)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +106,15 @@ func (n names) resources() []string {
 func play(ctx context.Context, options Options, dsn string, names names) ([]Step, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, storyTimeout, errors.New("the story took too long"))
 	defer cancel()
-	conn, err := connect(ctx, dsn, names.application())
+	session, err := connect(ctx, dsn, names.application(), options.SignIn)
 	if err != nil {
 		return nil, err
 	}
-	defer closeConnection(conn)
-	s := &story{names: names, conn: conn, teller: options.Teller, began: time.Now()}
+	defer closeSession(session)
+	s := &story{
+		names: names, session: session, teller: options.Teller, began: time.Now(),
+		endsIdle: !client.IsSQLServer(dsn),
+	}
 	defer s.end()
 	if s.a, err = hire(ctx, options, dsn, names, ActorA); err != nil {
 		return nil, err
@@ -152,10 +159,10 @@ func kindOf(err error) procedures.Kind {
 
 // cleanUp takes the demo's rows out of a database of the caller's.
 func cleanUp(ctx context.Context, options Options, names names) error {
-	conn, err := connect(ctx, options.DSN, names.application())
+	session, err := connect(ctx, options.DSN, names.application(), options.SignIn)
 	if err == nil {
-		defer closeConnection(conn)
-		err = clean(ctx, conn, names, options.Note)
+		defer closeSession(session)
+		err = clean(ctx, session, names, options.Note)
 	}
 	if err != nil {
 		return fmt.Errorf("clean up (rows of %s/ stay): %w", names, err)

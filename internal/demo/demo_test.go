@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencectl/fencectl/internal/devdb"
@@ -223,12 +224,12 @@ func TestStoryInterruptedWhileACallWaitsLeavesNothing(t *testing.T) {
 
 func interruptOnWait(t *testing.T, dsn string, interrupt func()) {
 	defer interrupt()
-	conn, err := connect(t.Context(), dsn, "test")
+	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	defer closeConnection(conn)
+	defer conn.Close(context.Background())
 	err = poll(t.Context(), pollPause, func() (yes bool, err error) {
 		return yes, conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name LIKE 'fencectl demo/%/B' AND wait_event_type = 'Lock')`).Scan(&yes)

@@ -1,13 +1,14 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
@@ -15,18 +16,30 @@ import (
 type status struct {
 	State       string
 	Generation  int64
+	Owner       *string
 	RemainingMS int64
 	BlockedBy   *int32
 }
 
+var (
+	errNoLease  = errors.New("there is no such lease")
+	errNoResult = errors.New("there is no result")
+)
+
 // leaseStatus reads the state of a resource's lease.
-func leaseStatus(ctx context.Context, conn *pgx.Conn, resource string) (status, error) {
-	rows, err := conn.Query(ctx,
-		`SELECT state, generation, remaining_ms, blocked_by_pid FROM fence.lease_status WHERE resource = $1`, resource)
+func leaseStatus(ctx context.Context, session client.Session, resource string) (status, error) {
+	found, err := client.Select[status](ctx, session, client.Selection{
+		View:    "lease_status",
+		Columns: client.Columns("state", "generation", "owner", "remaining_ms", "blocked_by_pid"),
+		Where:   []client.Condition{client.Equals("resource", resource)},
+	})
 	if err != nil {
 		return status{}, err
 	}
-	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[status])
+	if len(found) == 0 {
+		return status{}, errNoLease
+	}
+	return found[0], nil
 }
 
 // awaitStatus polls the state of a lease until it is as wanted.
@@ -38,7 +51,7 @@ func (s *story) awaitStatus(ctx context.Context, resource, what string, wanted f
 	defer cancel()
 	var seen status
 	err := poll(ctx, 10*time.Millisecond, func() (yes bool, err error) {
-		seen, err = leaseStatus(ctx, s.conn, resource)
+		seen, err = leaseStatus(ctx, s.session, resource)
 		return err == nil && wanted(seen), err
 	})
 	if err != nil {
@@ -82,21 +95,27 @@ func (s *story) published(ctx context.Context, t procedures.Token) {
 	if s.over(ctx) {
 		return
 	}
-	var generation, revision int64
-	var owner string
-	err := s.conn.QueryRow(ctx, `SELECT owner, generation, revision FROM fence.publications WHERE resource = $1`, t.Resource).
-		Scan(&owner, &generation, &revision)
-	if err != nil {
-		s.fails(ActorDatabase, "publications", failed("read the result", err))
+	type result struct {
+		Owner                string
+		Generation, Revision int64
+	}
+	found, err := client.Select[result](ctx, s.session, client.Selection{
+		View:    "publications",
+		Columns: client.Columns("owner", "generation", "revision"),
+		Where:   []client.Condition{client.Equals("resource", t.Resource)},
+	})
+	if err != nil || len(found) != 1 {
+		s.fails(ActorDatabase, "publications", failed("read the result", cmp.Or(err, errNoResult)))
 		return
 	}
+	now := found[0]
 	s.tell(Step{
-		Actor: ActorDatabase, Call: "publications", Outcome: outcomeKept, Generation: &generation,
-		Resource: &t.Resource, Owner: &owner, Shows: "the report is still B's",
+		Actor: ActorDatabase, Call: "publications", Outcome: outcomeKept, Generation: &now.Generation,
+		Resource: &t.Resource, Owner: &now.Owner, Shows: "the report is still B's",
 	}, outcome(outcomeKept))
-	if s.err == nil && (owner != t.Owner || generation != t.Generation || revision != 1) {
+	if s.err == nil && (now.Owner != t.Owner || now.Generation != t.Generation || now.Revision != 1) {
 		s.differs(fmt.Sprintf("revision 1 by %s, generation %d", t.Owner, t.Generation),
-			fmt.Sprintf("revision %d by %s, generation %d", revision, owner, generation))
+			fmt.Sprintf("revision %d by %s, generation %d", now.Revision, now.Owner, now.Generation))
 	}
 }
 
@@ -115,28 +134,36 @@ func (c count) String() string {
 	return fmt.Sprintf("%d %s %s", c.Occurrences, c.Operation, c.Reason)
 }
 
+// counted is a row of what the database counted.
+type counted struct {
+	Reason      string
+	Operation   string
+	Occurrences int64
+}
+
 // counts reads the demo's own refusals, in a fixed order.
 func (s *story) counts(ctx context.Context) []count {
 	if s.over(ctx) {
 		return nil
 	}
-	rows, err := s.conn.Query(ctx, `
-		SELECT reason, operation, sum(occurrences)::bigint
-		  FROM fence.rejections
-		 WHERE resource = ANY($1)
-		 GROUP BY reason, operation
-		 ORDER BY reason COLLATE "C", operation COLLATE "C"`, s.names.resources())
+	found, err := client.Select[counted](ctx, s.session, client.Selection{
+		View:    "rejections",
+		Columns: append(client.Columns("reason", "operation"), client.Sum("occurrences")),
+		Where:   []client.Condition{client.Among("resource", s.names.resources()...)},
+		GroupBy: []string{"reason", "operation"},
+	})
 	if err != nil {
 		s.fails(ActorDatabase, "rejections", failed("count the refusals", err))
 		return nil
 	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c count, err error) {
-		return c, row.Scan(&c.Reason, &c.Operation, &c.Occurrences)
+	slices.SortFunc(found, func(a, b counted) int {
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Operation, b.Operation))
 	})
-	if err != nil {
-		s.fails(ActorDatabase, "rejections", failed("count the refusals", err))
+	counts := make([]count, len(found))
+	for i, c := range found {
+		counts[i] = count{Reason: c.Reason, Operation: c.Operation, Occurrences: c.Occurrences}
 	}
-	return found
+	return counts
 }
 
 // compareCount tells what was counted, and compares it.

@@ -27,7 +27,7 @@ const template = "fence_template"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == workerArgument {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout, nil); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -92,7 +92,7 @@ func dropRole(dsn, name string) error {
 	if err != nil {
 		return err
 	}
-	defer closeConnection(conn)
+	defer conn.Close(context.Background())
 	_, err = conn.Exec(context.Background(), "DROP ROLE "+name)
 	return err
 }
@@ -101,7 +101,7 @@ func dial(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	require.NoError(t, err)
-	t.Cleanup(func() { closeConnection(conn) })
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
 

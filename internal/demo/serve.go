@@ -9,17 +9,16 @@ import (
 	"io"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
 // Serve is the worker's side: it makes the calls that it reads from in and writes the answers to out, until in
 // ends or ctx does.
-func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+func Serve(ctx context.Context, in io.Reader, out io.Writer, signIn SignIn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &servant{out: json.NewEncoder(out), proceed: make(chan struct{}, 1)}
+	w := &servant{out: json.NewEncoder(out), proceed: make(chan struct{}, 1), signIn: signIn}
 	defer w.close()
 	// More than the story ever queues: the reader must get to "continue" and to the end of in.
 	commands := make(chan command, 16)
@@ -49,8 +48,10 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 type servant struct {
 	out     *json.Encoder
 	proceed chan struct{}
-	config  *pgx.ConnConfig
-	conn    *pgx.Conn
+	signIn  SignIn
+	target  client.Target
+	session client.Session
+	tx      client.Transaction // the open one, or nil
 }
 
 // read hands on the commands. What ends a stall overtakes what waits behind it.
@@ -93,11 +94,11 @@ func (w *servant) answer(ctx context.Context, c command) error {
 func (w *servant) perform(ctx context.Context, c command) (reply, error) {
 	switch c.Call {
 	case callConnect:
-		config, err := connectConfig(c.DSN, c.Application)
+		database, err := target(c.DSN, c.Application, w.signIn)
 		if err != nil {
 			return reply{}, err
 		}
-		w.config = config
+		w.target = database
 		return reply{Outcome: outcomeConnected}, w.connect(ctx)
 	case callStall:
 		return w.stall(ctx)
@@ -108,7 +109,8 @@ func (w *servant) perform(ctx context.Context, c command) (reply, error) {
 		return reply{}, err
 	}
 	if c.Call == callBegin {
-		_, err := w.conn.Exec(ctx, "BEGIN")
+		tx, err := w.session.Begin(ctx)
+		w.tx = tx
 		return reply{Outcome: outcomeBegun}, err
 	}
 	return w.routine(ctx, c)
@@ -116,7 +118,10 @@ func (w *servant) perform(ctx context.Context, c command) (reply, error) {
 
 // routine calls one of the routines, in the open transaction if there is one.
 func (w *servant) routine(ctx context.Context, c command) (reply, error) {
-	procs := procedures.Postgres{DB: w.conn}
+	procs := w.session.Procedures()
+	if w.tx != nil {
+		procs = w.tx.Procedures()
+	}
 	switch c.Call {
 	case callAcquire:
 		r, err := procs.Acquire(ctx, procedures.AcquireParams{Resource: c.Resource, Owner: c.Owner, TTLMS: c.TTLMS})
@@ -145,14 +150,15 @@ func (w *servant) routine(ctx context.Context, c command) (reply, error) {
 // commit ends the transaction. A session that the server has ended is an outcome: the transaction is rolled back.
 // Which error tells so depends on what of the server's farewell the system still delivers.
 func (w *servant) commit(ctx context.Context) (reply, error) {
-	if w.conn == nil {
+	if w.tx == nil {
 		return reply{}, errors.New("commit: no transaction is open")
 	}
-	_, err := w.conn.Exec(ctx, "COMMIT")
+	err := w.tx.Commit(ctx)
+	w.tx = nil
 	if err == nil {
 		return reply{Outcome: outcomeCommitted}, nil
 	}
-	if !w.conn.IsClosed() {
+	if !w.session.Lost() {
 		return reply{}, err
 	}
 	r := reply{Outcome: outcomeFailed}
@@ -177,22 +183,24 @@ func (w *servant) stall(ctx context.Context) (reply, error) {
 
 // connect connects, the first time and after the server has ended the session.
 func (w *servant) connect(ctx context.Context) error {
-	if w.config == nil {
+	if w.target == nil {
 		return errors.New("connect: no database was named")
 	}
-	if w.conn != nil && !w.conn.IsClosed() {
+	if w.session != nil && !w.session.Lost() {
 		return nil
 	}
-	conn, err := pgx.ConnectConfig(ctx, w.config)
+	w.close()
+	session, err := w.target.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	w.conn = conn
+	w.session = session
 	return nil
 }
 
 func (w *servant) close() {
-	if w.conn != nil {
-		closeConnection(w.conn)
+	if w.session != nil {
+		closeSession(w.session)
 	}
+	w.session, w.tx = nil, nil
 }

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/fencectl/fencectl/internal/client"
 	"github.com/fencectl/fencectl/internal/procedures"
 )
 
@@ -24,14 +23,15 @@ const (
 
 // story is the play in progress. After a failure its methods do nothing, so that a scene reads from top to bottom.
 type story struct {
-	names  names
-	conn   *pgx.Conn // of the demo itself: it only looks
-	teller Teller
-	began  time.Time
-	a, b   *worker
-	scene  string
-	steps  []Step
-	err    error
+	names    names
+	session  client.Session // of the demo itself: it only looks
+	endsIdle bool           // the server ends a session that stalls in a fenced transaction
+	teller   Teller
+	began    time.Time
+	a, b     *worker
+	scene    string
+	steps    []Step
+	err      error
 }
 
 func (s *story) takenOver(ctx context.Context) {
@@ -71,6 +71,10 @@ func (s *story) late(ctx context.Context) {
 }
 
 func (s *story) fenced(ctx context.Context) {
+	if !s.endsIdle {
+		s.fencedOnly(ctx)
+		return
+	}
 	s.open("3. A stalls inside a fenced transaction",
 		"A checks its token in a transaction of its own. What it writes there is fenced: the check keeps "+
 			"others from taking over until A commits. A stalls before it does, but not in the way for ever.")
@@ -94,6 +98,36 @@ func (s *story) fenced(ctx context.Context) {
 		Call: callRenew, Resource: held.Resource, Owner: held.Owner, Generation: held.Generation, TTLMS: ttl.Milliseconds(),
 	}
 	s.call(ctx, s.a, renew, refused(procedures.Superseded), says("A connects again, and learns it"))
+}
+
+// fencedOnly is fenced where the server does not end a session that stalls: the take-over waits until A commits.
+func (s *story) fencedOnly(ctx context.Context) {
+	s.open("3. A stalls inside a fenced transaction",
+		"A checks its token in a transaction of its own. What it writes there is fenced: the check keeps "+
+			"others from taking over until A commits. A stalls before it does, and B waits, for five seconds at most.")
+	held := s.acquire(ctx, s.a, resourceFenced, says("a lease of 1.2 s again"))
+	s.call(ctx, s.a, command{Call: callBegin}, outcome(outcomeBegun), says("A's own transaction"))
+	check := command{Call: callCheck, Resource: held.Resource, Owner: held.Owner, Generation: held.Generation}
+	s.call(ctx, s.a, check, outcome(procedures.OK), says("A may write: B cannot come in between"))
+	s.stall(ctx, s.a)
+	s.awaitExpiry(ctx, held, "but A's open transaction holds off B")
+	takeOver := command{Call: callAcquire, Resource: held.Resource, Owner: s.b.owner, TTLMS: ttl.Milliseconds()}
+	s.queue(ctx, s.b, takeOver)
+	s.proceed(ctx, s.a)
+	s.call(ctx, s.a, command{Call: callCommit}, outcome(outcomeCommitted), says("A's writes count: nobody came in between"))
+	r := s.finish(ctx, s.b, takeOver, outcome(procedures.Acquired), func(r reply) string {
+		return fmt.Sprintf("waited %d ms for A's commit", r.TookMS)
+	})
+	next := procedures.Token{Resource: held.Resource, Owner: s.b.owner}
+	if r.Generation != nil {
+		next.Generation = *r.Generation
+	}
+	s.newer(held, next)
+	s.call(ctx, s.b, publish(next, "the report of B"), accepted(), says("B's result is in"))
+	renew := command{
+		Call: callRenew, Resource: held.Resource, Owner: held.Owner, Generation: held.Generation, TTLMS: ttl.Milliseconds(),
+	}
+	s.call(ctx, s.a, renew, refused(procedures.Superseded), says("and A learns that it is over"))
 }
 
 // counted ends the story with what the database counted.
