@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencectl/fencectl/internal/deploy"
 	"github.com/fencectl/fencectl/internal/engine"
+	"github.com/fencectl/fencectl/internal/entra"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 )
@@ -20,7 +21,7 @@ func (a *app) withDeployer(f func(*deploy.Deployer) error) error {
 	if err != nil {
 		return err
 	}
-	opened, err := engine.Open(dsn, engine.Options{})
+	opened, err := engine.Open(dsn, engine.Options{SignIn: entra.Connector})
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func explainDeployment(e *deploy.Error) failure {
 // may succeed when it is simply run again, and whether it is unknown what it did.
 func deploymentExit(kind deploy.Kind) (exit ExitCode, retryable, unknown bool) {
 	switch kind {
-	case engine.KindUsage, engine.KindDestructive, engine.KindNotSupported:
+	case engine.KindUsage, engine.KindDestructive:
 		return ExitUsage, false, false
 	case engine.KindUnfit, engine.KindDifference, engine.KindNotInstalled:
 		return ExitUnfit, false, false

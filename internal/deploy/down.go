@@ -25,7 +25,7 @@ func (d *Deployer) Down(ctx context.Context, options DownOptions) (DownResult, e
 	report.step(PhaseConnect, "")
 	err = d.engine.Write(ctx, report.waiting(options.LockTimeout), func(ctx context.Context, w engine.Writer) error {
 		report.step(PhasePreflight, "")
-		c, err := removable(ctx, w, all)
+		c, err := d.removable(ctx, w, all)
 		if err != nil {
 			return err
 		}
@@ -56,21 +56,21 @@ func (o DownOptions) validate(all []migration) error {
 }
 
 // removable looks at what is there, and refuses what is not ours to take away.
-func removable(ctx context.Context, w engine.Writer, all []migration) (*engine.Catalogue, error) {
+func (d *Deployer) removable(ctx context.Context, w engine.Writer, all []migration) (*engine.Catalogue, error) {
 	c, err := w.Catalogue(ctx, engine.TimelineInstalled)
 	if err != nil {
 		return nil, err
 	}
 	if c.Standby {
-		return nil, checkServer(c)
+		return nil, d.engine.CheckServer(c)
 	}
 	if c.Schema == nil {
 		return nil, &Error{Kind: engine.KindNotInstalled, Message: "there is no fence in this database"}
 	}
-	if err := checkSchema(c); err != nil {
+	if err := checkSchema(d.engine.Script(), c); err != nil {
 		return nil, err
 	}
-	if err := checkVersions(c, all); err != nil {
+	if err := checkVersions(d.engine.Script(), c, all); err != nil {
 		return nil, err
 	}
 	if c.Schema.Owner != c.User {
@@ -181,7 +181,7 @@ func (d *Deployer) Uninstall(ctx context.Context, options UninstallOptions) (Uni
 	report.step(PhaseConnect, "")
 	err = d.engine.Write(ctx, report.waiting(options.LockTimeout), func(ctx context.Context, w engine.Writer) error {
 		report.step(PhasePreflight, "")
-		c, err := removable(ctx, w, all)
+		c, err := d.removable(ctx, w, all)
 		if KindOf(err) == engine.KindNotInstalled {
 			return nil
 		}
@@ -192,7 +192,9 @@ func (d *Deployer) Uninstall(ctx context.Context, options UninstallOptions) (Uni
 			return unfit("move them to another schema, or drop them", "the schema fence holds %d objects that are not ours: %s", len(foreign), strings.Join(foreign, ", "))
 		}
 		result.RemainingRoles = existingRoles(c)
-		result.DropRolesSQL = dropRolesSQL(result.RemainingRoles)
+		if len(result.RemainingRoles) > 0 {
+			result.DropRolesSQL = d.engine.Script().DropRolesByHand(result.RemainingRoles)
+		}
 		return d.uninstall(ctx, w, c, report, &result)
 	})
 	return result, err
@@ -224,11 +226,4 @@ func (d *Deployer) uninstall(ctx context.Context, w engine.Writer, c *engine.Cat
 	})
 	result.Uninstalled = err == nil
 	return err
-}
-
-func dropRolesSQL(roles []string) string {
-	if len(roles) == 0 {
-		return ""
-	}
-	return "DROP ROLE " + strings.Join(roles, ", ") + ";"
 }

@@ -37,13 +37,13 @@ func (d *Deployer) dryRun(ctx context.Context, options MigrateOptions, all []mig
 // planForScript plans like a run, for somebody else who runs the script: only what that person could not mend
 // stops it.
 func planForScript(e engine.Engine, c *engine.Catalogue, all []migration, options MigrateOptions) (*plan, error) {
-	if err := checkServer(c); err != nil {
+	if err := e.CheckServer(c); err != nil {
 		return nil, err
 	}
-	if err := checkSchema(c); err != nil && KindOf(err) != engine.KindNotPermitted {
+	if err := checkSchema(e.Script(), c); err != nil && KindOf(err) != engine.KindNotPermitted {
 		return nil, err
 	}
-	if err := checkVersions(c, all); err != nil {
+	if err := checkVersions(e.Script(), c, all); err != nil {
 		return nil, err
 	}
 	p := makePlan(e, c, all, options)
@@ -58,8 +58,9 @@ func planForScript(e engine.Engine, c *engine.Catalogue, all []migration, option
 
 // scriptWriter remembers the first error, so that each line need not be checked.
 type scriptWriter struct {
-	to  io.Writer
-	err error
+	to     io.Writer
+	script engine.Script
+	err    error
 }
 
 func (w *scriptWriter) line(format string, args ...any) {
@@ -77,30 +78,32 @@ func (w *scriptWriter) transaction(s section) {
 	if len(s.statements) == 0 {
 		return
 	}
-	w.line("\n-- %s\nBEGIN;", s.title)
+	w.line("\n-- %s", s.title)
+	w.raw(w.script.Begin())
 	for _, st := range s.statements {
 		w.line("")
-		w.raw(st.sql)
+		w.raw(w.script.Batch(strings.TrimRight(st.sql, "\n")))
 	}
-	w.line("\nCOMMIT;")
+	w.line("")
+	w.raw(w.script.Commit())
 }
 
 func (d *Deployer) writeScript(to io.Writer, c *engine.Catalogue, p *plan) error {
-	w := &scriptWriter{to: to}
+	w := &scriptWriter{to: to, script: p.script}
 	if p.empty() {
 		w.line("-- Nothing to do: database %q is at migration %d, and its routines and grants are as they should be.", c.Database, p.before)
 		return w.err
 	}
 	w.line("-- Migrates database %q from migration %d to %d, as fencectl migrate does. Run it with", c.Database, p.before, p.after)
-	w.line("--     psql -v ON_ERROR_STOP=1 -f this-file")
+	w.line("--     %s", p.script.Runner())
 	w.line("-- and then check the result with: fencectl verify. After an error let fencectl write the script anew: each")
 	w.line("-- transaction that was committed stays.")
 	w.line("")
 	w.raw(p.script.Prologue(c.Database, p.before))
 	w.transaction(p.rolesSection())
-	if p.actAs != "" {
+	if act := p.script.ActAs(p.actAs); p.actAs != "" && act != "" {
 		w.line("\n-- The owner of the schema owns what is in it.")
-		w.raw(p.script.ActAs(p.actAs))
+		w.raw(act)
 	}
 	w.transaction(p.schemaSection())
 	if err := d.writeMigrations(w, p); err != nil {
@@ -108,7 +111,7 @@ func (d *Deployer) writeScript(to io.Writer, c *engine.Catalogue, p *plan) error
 	}
 	w.transaction(p.floorSection())
 	if p.changesRoutines() {
-		w.transaction(p.routinesSection(d.engine.Objects(), c.Files))
+		w.transaction(p.routinesSection(d.engine.Objects(), c))
 	}
 	w.line("")
 	w.raw(p.script.Epilogue())
@@ -126,9 +129,11 @@ func (d *Deployer) writeMigrations(w *scriptWriter, p *plan) error {
 		}})
 	}
 	for _, m := range p.migrations {
-		w.transaction(section{title: "Migration " + m.name, statements: []statement{
-			{sql: m.up}, {sql: p.script.RecordMigration(m.version)},
-		}})
+		s := section{title: "Migration " + m.name}
+		for _, sql := range append(p.script.Statements(m.up), p.script.RecordMigration(m.version)) {
+			s.statements = append(s.statements, statement{sql: sql})
+		}
+		w.transaction(s)
 	}
 	return nil
 }

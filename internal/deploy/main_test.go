@@ -45,6 +45,11 @@ func run(m *testing.M) int {
 	defer func() { _ = server.Stop(ctx) }()
 	shared = &testServer{server}
 	fmt.Println("deploy: PostgreSQL", server.Version())
+	defer func() {
+		if babelfish.server != nil {
+			_ = babelfish.server.Stop(ctx)
+		}
+	}()
 	return m.Run()
 }
 

@@ -81,7 +81,7 @@ func (m *migrateRun) run(ctx context.Context) error {
 		return err
 	}
 	if p.changesRoutines() {
-		if err := m.apply(ctx, p.routinesSection(m.deployer.engine.Objects(), c.Files)); err != nil {
+		if err := m.apply(ctx, p.routinesSection(m.deployer.engine.Objects(), c)); err != nil {
 			return err
 		}
 	}
@@ -91,9 +91,9 @@ func (m *migrateRun) run(ctx context.Context) error {
 // preflight plans, or says what is in the way. Nothing has been touched yet.
 func preflight(e engine.Engine, c *engine.Catalogue, all []migration, options MigrateOptions) (*plan, error) {
 	checks := []func() error{
-		func() error { return checkServer(c) },
-		func() error { return checkSchema(c) },
-		func() error { return checkVersions(c, all) },
+		func() error { return e.CheckServer(c) },
+		func() error { return checkSchema(e.Script(), c) },
+		func() error { return checkVersions(e.Script(), c, all) },
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -179,7 +179,7 @@ func (m *migrateRun) verify(ctx context.Context, p *plan) error {
 	for _, f := range foreign {
 		m.result.Notes = append(m.result.Notes, f.Object+" is not part of the fence: it stays")
 	}
-	differences := compare(c, m.deployer.engine.Objects(), m.all)
+	differences := compare(m.deployer.engine, c, m.all)
 	// Objects of others are no reason to call a migration failed.
 	if differences = differences[:len(differences)-len(foreign)]; len(differences) > 0 {
 		first := differences[0]

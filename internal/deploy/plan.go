@@ -122,7 +122,7 @@ func (p *plan) planRoutines(c *engine.Catalogue) {
 	for _, r := range c.Routines {
 		wanted := slices.IndexFunc(c.Files, func(f engine.File) bool { return f.Identity == r.Identity })
 		switch {
-		case wanted >= 0 && cannotReplace(r, c.Files[wanted]):
+		case wanted >= 0 && p.mustDrop(c, r, c.Files[wanted]):
 			p.drops = append(p.drops, r)
 			p.keepGrants(c, r)
 		case wanted < 0 && c.Managed(r.Name):
@@ -130,9 +130,7 @@ func (p *plan) planRoutines(c *engine.Catalogue) {
 		}
 	}
 	for _, f := range c.Files {
-		row := c.Ledger[f.Name]
-		found := c.Routine(f.Identity)
-		if found == nil || row.FileHash != f.Hash || row.File != f.File || row.DefinitionHash != found.DefinitionHash {
+		if mustApply(c, f) {
 			p.routines = append(p.routines, f)
 		}
 	}
@@ -144,11 +142,16 @@ func (p *plan) planRoutines(c *engine.Catalogue) {
 	slices.Sort(p.forget)
 }
 
-// cannotReplace tells whether CREATE OR REPLACE would refuse: it changes neither the result's shape nor the
-// names of arguments, and takes no default away.
-func cannotReplace(found engine.Routine, wanted engine.File) bool {
-	return found.Kind != "FUNCTION" || found.Result != wanted.Result || found.Defaults > wanted.Defaults ||
-		!slices.Equal(found.ArgumentNames, wanted.ArgumentNames)
+// mustDrop tells whether a routine that is to be applied cannot be replaced where it stands.
+func (p *plan) mustDrop(c *engine.Catalogue, found engine.Routine, wanted engine.File) bool {
+	return mustApply(c, wanted) && !p.script.CanReplace(wanted, found)
+}
+
+// mustApply tells whether a routine is missing, older or newer than its file, or changed by hand.
+func mustApply(c *engine.Catalogue, f engine.File) bool {
+	row, found := c.Ledger[f.Name], c.Routine(f.Identity)
+	return found == nil || row.FileHash != f.Hash || row.File != f.File || row.DefinitionHash != found.DefinitionHash ||
+		!slices.Equal(found.Settings, f.Settings)
 }
 
 // keepGrants remembers what was granted to others than our roles: that is theirs to decide, and DROP loses it.
@@ -162,7 +165,7 @@ func (p *plan) keepGrants(c *engine.Catalogue, dropped engine.Routine) {
 
 // planGrants sets all grants anew when one differs, or when a routine is new: CREATE grants EXECUTE to PUBLIC.
 func (p *plan) planGrants(c *engine.Catalogue) {
-	missing, unexpected := compareGrants(c)
+	missing, unexpected := compareGrants(p.script, c)
 	p.grants = len(missing) > 0 || len(unexpected) > 0 || len(p.routines) > 0
 }
 
@@ -178,13 +181,15 @@ func grantees() []string {
 func managedGrantee(name string) bool { return slices.Contains(grantees(), name) }
 
 // expectedGrants is the matrix of procs.Roles, for the routines of the files.
-func expectedGrants(files []engine.File) []engine.Grant {
+func expectedGrants(script engine.Script, files []engine.File) []engine.Grant {
 	var grants []engine.Grant
 	for _, role := range procs.Roles() {
-		grants = append(grants, engine.Grant{Kind: "SCHEMA", Object: "fence", Grantee: role.Name, Privilege: "USAGE"})
+		if g, needed := script.SchemaGrant(role.Name); needed {
+			grants = append(grants, g)
+		}
 		for _, f := range files {
 			if slices.Contains(role.Routines, f.Name) {
-				grants = append(grants, engine.Grant{Kind: "FUNCTION", Object: f.Identity, Grantee: role.Name, Privilege: "EXECUTE"})
+				grants = append(grants, engine.Grant{Kind: f.Kind, Object: f.Identity, Grantee: role.Name, Privilege: "EXECUTE"})
 			}
 		}
 		for _, view := range role.Views {
@@ -196,8 +201,8 @@ func expectedGrants(files []engine.File) []engine.Grant {
 
 // compareGrants returns the grants of our roles and PUBLIC that are missing, and those that are too many, on
 // our objects.
-func compareGrants(c *engine.Catalogue) (missing, unexpected []engine.Grant) {
-	expected := expectedGrants(c.Files)
+func compareGrants(script engine.Script, c *engine.Catalogue) (missing, unexpected []engine.Grant) {
+	expected := expectedGrants(script, c.Files)
 	for _, g := range expected {
 		if !slices.Contains(c.Grants, g) {
 			missing = append(missing, g)
@@ -251,35 +256,56 @@ func (p *plan) schemaSection() section {
 
 func (p *plan) floorSection() section {
 	s := section{phase: PhaseFloor, title: "The floor: generations start above it."}
-	if p.floor != nil {
-		s.statements = append(s.statements, statement{"fence.floor", p.script.RaiseFloor(*p.floor)})
+	if p.floor == nil {
+		return s
+	}
+	s.statements = append(s.statements, statement{"fence.floor", p.script.RaiseFloor(*p.floor)})
+	if history := p.script.RecordHistory(true); history != "" {
+		s.statements = append(s.statements, statement{"", history})
 	}
 	return s
 }
 
 // routinesSection is one transaction for all: nobody ever sees half of a new version, or a routine that
 // everybody may execute.
-func (p *plan) routinesSection(objects []engine.Relation, files []engine.File) section {
+func (p *plan) routinesSection(objects []engine.Relation, c *engine.Catalogue) section {
 	s := section{phase: PhaseRoutines, title: "Routines, grants and ledger, in one transaction."}
 	for _, r := range p.drops {
 		s.statements = append(s.statements, statement{r.Identity, p.script.DropRoutine(r)})
 	}
 	for _, f := range p.routines {
-		s.statements = append(s.statements, statement{f.Name, f.Source()}, statement{"", p.script.RecordRoutine(f)})
+		s.statements = append(s.statements, statement{f.Name, p.script.ApplyRoutine(f, p.staying(c, f))}, statement{"", p.script.RecordRoutine(f)})
 	}
 	for _, name := range p.forget {
 		s.statements = append(s.statements, statement{"", p.script.ForgetRoutine(name)})
 	}
+	if history := p.script.RecordHistory(false); history != "" {
+		s.statements = append(s.statements, statement{"", history})
+	}
 	if !p.grants {
 		return s
 	}
+	_, unexpected := compareGrants(p.script, c)
 	// One batch: what is revoked here is granted again here.
-	batch := p.script.Revoke(grantObjects(objects, files), grantees())
-	for _, g := range append(expectedGrants(files), p.keptGrants...) {
-		batch = append(batch, p.script.Grant(g))
-	}
+	batch := p.script.SetGrants(engine.GrantChange{
+		Objects: grantObjects(objects, c.Files), Grantees: grantees(),
+		Unexpected: slices.DeleteFunc(unexpected, p.goes), Expected: append(expectedGrants(p.script, c.Files), p.keptGrants...),
+	})
 	s.statements = append(s.statements, statement{"grants", strings.Join(batch, "\n")})
 	return s
+}
+
+// staying is the routine of a file that is there, and is not dropped before.
+func (p *plan) staying(c *engine.Catalogue, f engine.File) *engine.Routine {
+	if slices.ContainsFunc(p.drops, func(r engine.Routine) bool { return r.Identity == f.Identity }) {
+		return nil
+	}
+	return c.Routine(f.Identity)
+}
+
+// goes tells whether a grant goes with its routine.
+func (p *plan) goes(g engine.Grant) bool {
+	return slices.ContainsFunc(p.drops, func(r engine.Routine) bool { return r.Identity == g.Object })
 }
 
 // grantObjects lists all that is ours, as Script.Revoke takes it.
@@ -293,7 +319,7 @@ func grantObjects(relations []engine.Relation, files []engine.File) []string {
 		objects = append(objects, kind+" fence."+r.Name)
 	}
 	for _, f := range files {
-		objects = append(objects, "FUNCTION "+f.Identity)
+		objects = append(objects, f.Kind+" "+f.Identity)
 	}
 	return objects
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/fencectl/fencectl/procs"
 )
 
-// minimumVersion is the oldest server that is supported.
-const minimumVersion = 140000
-
 func unfit(hint, format string, args ...any) error {
 	return &Error{Kind: engine.KindUnfit, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
@@ -20,40 +17,26 @@ func notPermitted(hint, format string, args ...any) error {
 	return &Error{Kind: engine.KindNotPermitted, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// checkServer refuses servers that cannot carry a fence.
-func checkServer(c *engine.Catalogue) error {
-	switch {
-	case c.Standby:
-		return unfit("connect to the primary", "this server is a standby: it takes no writes")
-	case c.VersionNumber < minimumVersion:
-		return unfit("upgrade the server", "PostgreSQL %s is too old: 14 is the oldest supported", c.Version)
-	case c.Encoding != "UTF8":
-		return unfit("CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
-			"the database's encoding is %s: names are compared by code point, which needs UTF8", c.Encoding)
-	}
-	return nil
-}
-
 // checkSchema refuses a schema that is not ours, and one that this user cannot work in.
-func checkSchema(c *engine.Catalogue) error {
+func checkSchema(script engine.Script, c *engine.Catalogue) error {
 	s := c.Schema
 	switch {
 	case s == nil:
 		return nil
 	case !s.Ours && !s.Empty:
-		return unfit("rename it, or use another database. If it is fencectl's, restored without its comment: COMMENT ON SCHEMA fence IS 'fencectl'",
-			"there is a schema named fence that is not fencectl's: it is not empty, and its comment does not begin with \"fencectl\"")
+		return unfit("rename it, or use another database. If it is fencectl's, restored without its mark: "+script.MarkByHand(),
+			"there is a schema named fence that is not fencectl's: it is not empty, and does not carry the mark \"fencectl\"")
 	case !s.MayAct:
-		return notPermitted(fmt.Sprintf("run as %q, or as a member of it: GRANT %q TO %q", s.Owner, s.Owner, c.User),
+		return notPermitted(fmt.Sprintf("run as %q, or as a member of it: %s", s.Owner, script.ActFor(s.Owner, c.User)),
 			"the schema fence belongs to %q, and %q may not act for it", s.Owner, c.User)
 	}
-	return checkOwners(c)
+	return checkOwners(script, c)
 }
 
 // checkOwners refuses to replace what belongs to somebody else than the schema: half of it would fail.
-func checkOwners(c *engine.Catalogue) error {
+func checkOwners(script engine.Script, c *engine.Catalogue) error {
 	var mend []string
-	for _, d := range ownerDifferences(c) {
+	for _, d := range ownerDifferences(script, c) {
 		mend = append(mend, d.Mend)
 	}
 	if len(mend) == 0 {
@@ -69,7 +52,7 @@ func checkRelations(c *engine.Catalogue, p *plan, objects []engine.Relation) err
 		return nil
 	}
 	var missing []string
-	for _, d := range relationDifferences(c, objects) {
+	for _, d := range relationDifferences(p.script, c, objects) {
 		if d.Kind == DifferenceMissing {
 			missing = append(missing, d.Object)
 		}
@@ -83,33 +66,25 @@ func checkRelations(c *engine.Catalogue, p *plan, objects []engine.Relation) err
 // checkRights refuses before anything is touched what would fail in the middle.
 func checkRights(c *engine.Catalogue, p *plan, roles Roles) error {
 	if p.createSchema && !c.CanCreateSchema {
-		return notPermitted(fmt.Sprintf("GRANT CREATE ON DATABASE %q TO %q; or, as a user who may: CREATE SCHEMA fence AUTHORIZATION %q", c.Database, c.User, c.User),
+		return notPermitted(p.script.AllowSchema(c.Database, c.User),
 			"%q may not create a schema in database %q", c.User, c.Database)
 	}
 	if len(p.roles) == 0 {
 		return nil
 	}
-	sql := createRolesSQL(p.roles)
+	sql := p.script.CreateRolesByHand(p.roles)
 	if roles == RolesExisting {
 		return unfit(sql, "%d roles are missing: %s", len(p.roles), strings.Join(p.roles, ", "))
 	}
 	if !c.CanCreateRole {
-		return notPermitted(sql, "%q may not create the roles that are missing (%s): a user with CREATEROLE has to run this, once for the server",
+		return notPermitted(sql, "%q may not create the roles that are missing (%s): a user who may has to run this",
 			c.User, strings.Join(p.roles, ", "))
 	}
 	return nil
 }
 
-func createRolesSQL(names []string) string {
-	var lines []string
-	for _, name := range names {
-		lines = append(lines, fmt.Sprintf("CREATE ROLE %s NOLOGIN;", name))
-	}
-	return strings.Join(lines, "\n")
-}
-
 // checkVersions refuses a database that a newer program has migrated.
-func checkVersions(c *engine.Catalogue, all []migration) error {
+func checkVersions(script engine.Script, c *engine.Catalogue, all []migration) error {
 	for _, applied := range c.Applied {
 		if !slices.ContainsFunc(all, func(m migration) bool { return m.version == applied.Version }) {
 			return unfit("use that version of fencectl, or a later one",
@@ -118,7 +93,7 @@ func checkVersions(c *engine.Catalogue, all []migration) error {
 		}
 	}
 	if !c.Readable {
-		return notPermitted(fmt.Sprintf("run as the owner of the schema, or GRANT fence_reader TO %q", c.User),
+		return notPermitted("run as the owner of the schema, or "+script.Join("fence_reader", c.User),
 			"%q may not read which migrations are applied", c.User)
 	}
 	return nil

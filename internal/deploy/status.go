@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fencectl/fencectl/internal/engine"
 	"github.com/fencectl/fencectl/procs"
@@ -23,7 +22,7 @@ func (d *Deployer) Status(ctx context.Context) (StatusResult, error) {
 			return err
 		}
 		if c.Schema != nil && c.Schema.Ours {
-			if err := checkReadable(c); err != nil {
+			if err := checkReadable(d.engine.Script(), c); err != nil {
 				return err
 			}
 		}
@@ -110,7 +109,7 @@ func (d *Deployer) Doctor(ctx context.Context) (DoctorResult, error) {
 		if err != nil {
 			return err
 		}
-		result.Findings = append(catalogueFindings(c, d.engine.Objects(), all), health...)
+		result.Findings = slices.Concat(d.engine.ServerFindings(c), []Finding{deploymentFinding(d.engine, c, all)}, health)
 		return nil
 	})
 	result.Status = gravest(result.Findings)
@@ -129,34 +128,16 @@ func gravest(findings []Finding) FindingStatus {
 	return status
 }
 
-// catalogueFindings judges what the catalogue tells.
-func catalogueFindings(c *engine.Catalogue, objects []engine.Relation, all []migration) []Finding {
-	judge := func(check string, fit bool, detail, hint string) Finding {
-		if fit {
-			return Finding{Check: check, Status: FindingOK, Detail: detail}
-		}
-		return Finding{Check: check, Status: FindingUnfit, Detail: detail, Hint: hint}
-	}
-	primary := map[bool]string{true: "this server takes writes", false: "this server is a standby: it takes no writes"}
-	return []Finding{
-		judge("version", c.VersionNumber >= minimumVersion, "PostgreSQL "+c.Version, "14 is the oldest supported"),
-		judge("encoding", c.Encoding == "UTF8", "the database's encoding is "+c.Encoding, "names are compared by code point, which needs UTF8"),
-		judge("standby", !c.Standby, primary[!c.Standby], "connect to the primary"),
-		deploymentFinding(c, objects, all),
-		timelineFinding(c),
-	}
-}
-
-func deploymentFinding(c *engine.Catalogue, objects []engine.Relation, all []migration) Finding {
+func deploymentFinding(e engine.Engine, c *engine.Catalogue, all []migration) Finding {
 	f := Finding{Check: "deployment", Status: FindingOK}
-	differences := compare(c, objects, all)
+	differences := compare(e, c, all)
 	switch {
 	case c.Schema == nil:
 		f.Detail = "no fence is installed"
 	case !c.Schema.Ours && !c.Schema.Empty:
 		f.Status, f.Detail, f.Hint = FindingUnfit, "there is a schema named fence that is not fencectl's", "rename it, or use another database"
 	case !c.Readable:
-		f.Status, f.Detail, f.Hint = FindingUnknown, "this user may not read fence.deployment", fmt.Sprintf("GRANT fence_reader TO %q", c.User)
+		f.Status, f.Detail, f.Hint = FindingUnknown, "this user may not read fence.deployment", e.Script().Join("fence_reader", c.User)
 	case !c.Installed():
 		f.Detail = "no fence is installed"
 	case len(differences) > 0:
@@ -164,19 +145,6 @@ func deploymentFinding(c *engine.Catalogue, objects []engine.Relation, all []mig
 		f.Detail = fmt.Sprintf("%d differences from what this fencectl would install, the first: %s", len(differences), differences[0].Object)
 	default:
 		f.Detail = fmt.Sprintf("migration %d, as this fencectl would install it", c.SchemaVersion())
-	}
-	return f
-}
-
-// timelineFinding tells whether generations jump after a promotion or a restore.
-func timelineFinding(c *engine.Catalogue) Finding {
-	f := Finding{Check: "timeline_source", Status: FindingOK, Detail: "wal: after a promotion or a restore generations jump ahead"}
-	for _, file := range c.Files {
-		if file.Name == "timeline" && strings.Contains(file.File, "none") {
-			f.Status = FindingWarning
-			f.Detail = "none: this engine does not show its write-ahead log, so nothing raises generations after a restore or a fail-over that lost commits"
-			f.Hint = "raise the floor by hand then: fencectl raise-floor"
-		}
 	}
 	return f
 }

@@ -25,11 +25,11 @@ func (d *Deployer) Verify(ctx context.Context) (VerifyResult, error) {
 		if err != nil {
 			return err
 		}
-		if err := checkReadable(c); err != nil {
+		if err := checkReadable(d.engine.Script(), c); err != nil {
 			return err
 		}
 		result.Installed = c.Installed()
-		result.Differences = append(result.Differences, compare(c, d.engine.Objects(), all)...)
+		result.Differences = append(result.Differences, compare(d.engine, c, all)...)
 		result.Notes = append(result.Notes, grantNotes(c)...)
 		return nil
 	})
@@ -38,31 +38,32 @@ func (d *Deployer) Verify(ctx context.Context) (VerifyResult, error) {
 }
 
 // checkReadable refuses to call something fine, or missing, that this user may not see.
-func checkReadable(c *engine.Catalogue) error {
+func checkReadable(script engine.Script, c *engine.Catalogue) error {
 	if c.Readable {
 		return nil
 	}
-	return notPermitted(fmt.Sprintf("GRANT fence_reader TO %q", c.User), "%q may not read fence.deployment", c.User)
+	return notPermitted(script.Join("fence_reader", c.User), "%q may not read fence.deployment", c.User)
 }
 
 // compare lists the differences between the catalogue and what should be there.
-func compare(c *engine.Catalogue, objects []engine.Relation, all []migration) []Difference {
+func compare(e engine.Engine, c *engine.Catalogue, all []migration) []Difference {
+	objects, script := e.Objects(), e.Script()
 	if c.Schema == nil {
 		return []Difference{{DifferenceMissing, "schema fence", "the schema", "nothing", mendByMigrate}}
 	}
 	if !c.Schema.Ours {
-		return []Difference{{DifferenceUnexpected, "schema fence", "fencectl's schema, whose comment begins with \"fencectl\"",
-			"a schema with the comment " + fmt.Sprintf("%q", c.Schema.Comment), "rename it, or if it is fencectl's: COMMENT ON SCHEMA fence IS 'fencectl'"}}
+		return []Difference{{DifferenceUnexpected, "schema fence", "fencectl's schema, which carries the mark \"fencectl\"",
+			"a schema with the comment " + fmt.Sprintf("%q", c.Schema.Comment), "rename it, or if it is fencectl's: " + script.MarkByHand()}}
 	}
 	differences := migrationDifferences(c, all)
 	// What an older or newer version has looks different by right.
 	if len(differences) == 0 {
-		differences = append(differences, relationDifferences(c, objects)...)
+		differences = append(differences, relationDifferences(script, c, objects)...)
 		differences = append(differences, routineDifferences(c)...)
 		differences = append(differences, roleDifferences(c)...)
-		differences = append(differences, grantDifferences(c)...)
+		differences = append(differences, grantDifferences(script, c)...)
 	}
-	differences = append(differences, ownerDifferences(c)...)
+	differences = append(differences, ownerDifferences(script, c)...)
 	return append(differences, unknownDifferences(c, objects)...)
 }
 
@@ -82,7 +83,7 @@ func migrationDifferences(c *engine.Catalogue, all []migration) []Difference {
 	return differences
 }
 
-func relationDifferences(c *engine.Catalogue, objects []engine.Relation) []Difference {
+func relationDifferences(script engine.Script, c *engine.Catalogue, objects []engine.Relation) []Difference {
 	var differences []Difference
 	for _, wanted := range objects {
 		object := wanted.Kind + " fence." + wanted.Name
@@ -98,7 +99,7 @@ func relationDifferences(c *engine.Catalogue, objects []engine.Relation) []Diffe
 		}{
 			{"columns", wanted.Columns, found.Columns, "undo the change by ALTER " + strings.ToUpper(wanted.Kind)},
 			{"settings", wanted.Options, found.Options, alterOptions(wanted, *found)},
-			{"indexes", wanted.Indexes, found.Indexes, indexMend(wanted, *found)},
+			{"indexes", wanted.Indexes, found.Indexes, indexMend(script, wanted, *found)},
 		}
 		for _, part := range parts {
 			if !slices.Equal(part.wanted, part.found) {
@@ -158,15 +159,13 @@ func alterOptions(wanted, found engine.Relation) string {
 	return strings.Join(statements, " ")
 }
 
-func indexMend(wanted, found engine.Relation) string {
+func indexMend(script engine.Script, wanted, found engine.Relation) string {
 	var statements []string
 	for _, definition := range without(wanted.Indexes, found.Indexes) {
-		statements = append(statements, definition+";")
+		statements = append(statements, script.CreateIndex(wanted.Name, definition))
 	}
 	for _, definition := range without(found.Indexes, wanted.Indexes) {
-		_, name, _ := strings.Cut(definition, "INDEX ")
-		name, _, _ = strings.Cut(name, " ON ")
-		statements = append(statements, "DROP INDEX fence."+name+"; -- an index on a hot table makes renewals slower")
+		statements = append(statements, script.DropIndex(wanted.Name, definition)+" -- an index on a hot table makes renewals slower")
 	}
 	return strings.Join(statements, " ")
 }
@@ -174,7 +173,7 @@ func indexMend(wanted, found engine.Relation) string {
 func routineDifferences(c *engine.Catalogue) []Difference {
 	var differences []Difference
 	for _, f := range c.Files {
-		object := "function " + f.Identity
+		object := fileObject(f)
 		found := c.Routine(f.Identity)
 		if found == nil {
 			differences = append(differences, Difference{DifferenceMissing, object, "as in " + f.File, "nothing", mendByMigrate})
@@ -194,7 +193,7 @@ func routineDifferences(c *engine.Catalogue) []Difference {
 	}
 	for _, r := range c.Routines {
 		if c.Managed(r.Name) && !slices.ContainsFunc(c.Files, func(f engine.File) bool { return f.Identity == r.Identity }) {
-			differences = append(differences, Difference{DifferenceUnexpected, "function " + r.Identity, "no other overload of our names, and no routine that is no longer ours",
+			differences = append(differences, Difference{DifferenceUnexpected, routineObject(r), "no other overload of our names, and no routine that is no longer ours",
 				"an overload, or a routine of another version", mendByMigrate})
 		}
 	}
@@ -206,7 +205,7 @@ func settingDifferences(f engine.File, found engine.Routine) []Difference {
 	var differences []Difference
 	add := func(what, expected, seen string) {
 		if expected != seen {
-			differences = append(differences, Difference{DifferenceChanged, "function " + f.Identity + ", " + what, expected, seen, mendByMigrate})
+			differences = append(differences, Difference{DifferenceChanged, fileObject(f) + ", " + what, expected, seen, mendByMigrate})
 		}
 	}
 	security := map[bool]string{true: "SECURITY DEFINER", false: "SECURITY INVOKER"}
@@ -216,6 +215,16 @@ func settingDifferences(f engine.File, found engine.Routine) []Difference {
 	add("volatility", volatile[f.Volatile], volatile[found.Volatile])
 	add("language", f.Language, found.Language)
 	return differences
+}
+
+func fileObject(f engine.File) string { return strings.ToLower(f.Kind) + " " + f.Identity }
+
+// routineObject calls whatever is not a procedure a function: messages need no finer word.
+func routineObject(r engine.Routine) string {
+	if r.Kind == "PROCEDURE" {
+		return "procedure " + r.Identity
+	}
+	return "function " + r.Identity
 }
 
 func roleDifferences(c *engine.Catalogue) []Difference {
@@ -233,9 +242,9 @@ func roleDifferences(c *engine.Catalogue) []Difference {
 	return differences
 }
 
-func grantDifferences(c *engine.Catalogue) []Difference {
+func grantDifferences(script engine.Script, c *engine.Catalogue) []Difference {
 	var differences []Difference
-	missing, unexpected := compareGrants(c)
+	missing, unexpected := compareGrants(script, c)
 	for _, g := range missing {
 		if !grantable(c, g) {
 			continue // its object is missing, and reported as that
@@ -258,7 +267,7 @@ func grantable(c *engine.Catalogue, g engine.Grant) bool {
 	switch g.Kind {
 	case "TABLE":
 		return role && c.Relation(strings.TrimPrefix(g.Object, "fence.")) != nil
-	case "FUNCTION":
+	case "FUNCTION", "PROCEDURE":
 		return role && c.Routine(g.Object) != nil
 	}
 	return role
@@ -284,7 +293,7 @@ func grantNotes(c *engine.Catalogue) []string {
 }
 
 // ownerDifferences: routines work with their owner's rights on the tables, so that all need one owner.
-func ownerDifferences(c *engine.Catalogue) []Difference {
+func ownerDifferences(script engine.Script, c *engine.Catalogue) []Difference {
 	if c.Schema == nil || !c.Schema.Ours {
 		return nil
 	}
@@ -292,7 +301,7 @@ func ownerDifferences(c *engine.Catalogue) []Difference {
 	add := func(kind, object, owner string) {
 		if owner != c.Schema.Owner {
 			differences = append(differences, Difference{DifferenceChanged, strings.ToLower(kind) + " " + object + ", owner", c.Schema.Owner, owner,
-				fmt.Sprintf("ALTER %s %s OWNER TO %q;", kind, object, c.Schema.Owner)})
+				script.SetOwner(kind, object, c.Schema.Owner)})
 		}
 	}
 	for _, r := range c.Relations {
@@ -327,7 +336,7 @@ func foreignObjects(c *engine.Catalogue, objects []engine.Relation) []string {
 	}
 	for _, r := range c.Routines {
 		if !c.Managed(r.Name) {
-			foreign = append(foreign, "function "+r.Identity)
+			foreign = append(foreign, routineObject(r))
 		}
 	}
 	return append(foreign, c.Foreign...)

@@ -15,6 +15,10 @@ type Catalogue struct {
 	Database      string
 	Standby       bool // takes no writes
 
+	// Of T-SQL servers: Babelfish is PostgreSQL underneath, an evergreen one is always the newest version.
+	Babelfish, Evergreen bool
+	DelayedDurability    DelayedDurability
+
 	User            string // whom the session acts as
 	CanCreateSchema bool
 	CanCreateRole   bool
@@ -36,6 +40,16 @@ type Catalogue struct {
 
 	Files []File // what should be there, in the order in which it is applied
 }
+
+// DelayedDurability is SQL Server's database option of that name.
+type DelayedDurability int
+
+// Its values, as sys.databases numbers them.
+const (
+	DurabilityFull    DelayedDurability = 0
+	DurabilityAllowed DelayedDurability = 1
+	DurabilityForced  DelayedDurability = 2
+)
 
 // Role is a role that exists.
 type Role struct {
@@ -70,7 +84,7 @@ type Routine struct {
 	Name string
 	// Identity is the name with schema and argument types, as statements take it.
 	Identity string
-	// Kind is the word that DROP and GRANT take: FUNCTION, or ROUTINE for anything else.
+	// Kind is the word that DROP and GRANT take: FUNCTION, PROCEDURE, or ROUTINE for anything else.
 	Kind           string
 	ArgumentNames  []string
 	Defaults       int
@@ -87,6 +101,8 @@ type Routine struct {
 // File is the source of a routine, and the signature that it declares in the server's terms.
 type File struct {
 	procs.Routine
+	// Kind as in Routine.
+	Kind          string
 	Hash          string
 	Identity      string
 	ArgumentNames []string
@@ -111,7 +127,8 @@ type Relation struct {
 
 // Grant is one privilege that somebody other than the owner has.
 type Grant struct {
-	// Kind and Object: "SCHEMA fence", "FUNCTION fence.about()", "TABLE fence.lease", "SEQUENCE …".
+	// Kind and Object: "SCHEMA fence", "FUNCTION fence.about()", "PROCEDURE fence.about", "TABLE fence.lease",
+	// "SEQUENCE …".
 	Kind, Object string
 	Column       string // for a privilege on one column
 	Grantee      string // "PUBLIC" for everybody

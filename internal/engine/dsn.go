@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/microsoft/go-mssqldb/msdsn"
 )
 
 // hidden stands for a password where a connection string is shown.
@@ -14,21 +15,21 @@ const hidden = "xxxxx"
 
 // Open reads a connection string and returns its engine, without connecting. postgres:// and postgresql:// URLs
 // and key=value strings are PostgreSQL's, and so is an empty one (PGHOST, PGSERVICE and so on); sqlserver:// and
-// mssql:// fail with KindNotSupported. An error never contains a password.
+// mssql:// URLs are SQL Server's. An error never contains a password.
 func Open(dsn string, options Options) (Engine, error) {
 	dsn = strings.TrimSpace(dsn)
 	scheme, _, isURL := strings.Cut(dsn, "://")
 	switch {
-	case isURL && (scheme == "sqlserver" || scheme == "mssql"):
-		return nil, &Error{Kind: KindNotSupported, Message: "SQL Server is not supported yet"}
+	case isURL && (strings.EqualFold(scheme, "sqlserver") || strings.EqualFold(scheme, "mssql")):
+		return openMSSQL(dsn, options)
 	case isURL && (scheme == "postgres" || scheme == "postgresql"):
 	case dsn == "" || keyValue.MatchString(dsn):
 		isURL = false
 	default:
 		return nil, &Error{
 			Kind:    KindUsage,
-			Message: "the connection string is neither a postgres:// URL nor a list of key=value",
-			Hint:    "for instance postgres://user@host:5432/database, or: host=… user=… dbname=…",
+			Message: "the connection string is neither a postgres:// or sqlserver:// URL nor a list of key=value",
+			Hint:    "for instance postgres://user@host:5432/database, sqlserver://user@host?database=…, or: host=… user=… dbname=…",
 		}
 	}
 	config, err := pgx.ParseConfig(dsn)
@@ -36,6 +37,36 @@ func Open(dsn string, options Options) (Engine, error) {
 		return nil, parseError(dsn, isURL, err)
 	}
 	return newPostgres(config, options), nil
+}
+
+// openMSSQL reads a sqlserver:// or mssql:// URL.
+func openMSSQL(dsn string, options Options) (Engine, error) {
+	_, rest, _ := strings.Cut(dsn, "://")
+	dsn = "sqlserver://" + rest
+	config, err := msdsn.Parse(dsn)
+	if err != nil {
+		// Its text quotes pieces of the string, and any piece of a broken one may be the password.
+		return nil, &Error{
+			Kind: KindUsage, Message: "read the connection string", Err: errors.New("it is not a valid sqlserver:// URL"),
+			Hint: "for instance sqlserver://user:password@host:1433?database=app&encrypt=true; characters such as @ : / ? # % of a password must be percent-encoded",
+		}
+	}
+	name := options.ApplicationName
+	if name == "" && config.Parameters[msdsn.AppName] == "" {
+		name = "fencectl"
+	}
+	if name != "" {
+		separator := "?"
+		if strings.Contains(dsn, "?") {
+			separator = "&"
+		}
+		dsn += separator + url.Values{msdsn.AppName: {name}}.Encode()
+	}
+	opened, err := newMSSQL(dsn, options)
+	if err != nil {
+		return nil, err
+	}
+	return opened, nil
 }
 
 // keyValue is the beginning of a libpq key=value string.

@@ -42,7 +42,7 @@ func TestOpenNeverPrintsAPassword(t *testing.T) {
 		"postgres://u:hunter2@h/d?sslmode=hunter2", "postgres://u@h/d?password=hunter2&sslmode=nonsense", "postgres://u:hunter2@h/d?connect_timeout=x",
 		"host=h password=hunter2 sslmode=nonsense", "password='hunter2 never ends", "host=h port=x password=hunter2", "password=hunter2 hunter2",
 		"u:hunter2@h", "hunter2", "mysql://u:hunter2@h/d", "host=h password=hunter2 service=none servicefile=/nowhere/hunter2",
-		"sqlserver://sa:hunter2@h",
+		"sqlserver://sa:hunter2@h:port",
 	} {
 		_, err := Open(dsn, Options{})
 		require.Error(t, err, dsn)
@@ -62,7 +62,7 @@ func TestOpenTellsEnginesApart(t *testing.T) {
 		require.Equal(t, "postgres", e.Name())
 	}
 	for dsn, kind := range map[string]Kind{
-		"sqlserver://h": KindNotSupported, "mssql://h": KindNotSupported, "mysql://h": KindUsage, "database": KindUsage, "./file.db": KindUsage,
+		"mysql://h": KindUsage, "database": KindUsage, "./file.db": KindUsage,
 	} {
 		_, err := Open(dsn, Options{})
 		require.Equal(t, kind, KindOf(err), dsn)

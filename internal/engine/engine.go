@@ -1,12 +1,13 @@
 // Package engine holds what differs between database engines when fencectl deploys: how a connection string
 // is read, how a run is locked, what the catalogue says, and how objects, grants and ledger rows are written.
 //
-// PostgreSQL is the only engine so far. Another one implements [Engine]; internal/deploy knows nothing else.
+// Each engine implements [Engine]; internal/deploy knows nothing else.
 package engine
 
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"io/fs"
 	"time"
 
@@ -21,6 +22,9 @@ type Options struct {
 	// AfterStatement is called after each statement that was sent to the server, with its number, from 1;
 	// may be nil. Tests end the program there.
 	AfterStatement func(number int, statement string)
+	// SignIn makes a connector for SQL Server out of a connection string; nil is the driver's own, which knows
+	// passwords only.
+	SignIn func(dsn string) (driver.Connector, error)
 }
 
 // Engine is one database of one engine. It keeps no connection.
@@ -42,6 +46,10 @@ type Engine interface {
 	Write(ctx context.Context, options WriteOptions, run func(context.Context, Writer) error) error
 	// Script writes the statements that deployments consist of.
 	Script() Script
+	// CheckServer refuses a server or a database that cannot carry a fence, with an [*Error] of kind unfit.
+	CheckServer(c *Catalogue) error
+	// ServerFindings judges the same for a report.
+	ServerFindings(c *Catalogue) []Finding
 }
 
 // Reader looks at a database without changing it.

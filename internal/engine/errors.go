@@ -16,8 +16,6 @@ const (
 	KindUsage Kind = "usage"
 	// KindDestructive: the command would drop leases, and was not allowed to. Also a matter of usage.
 	KindDestructive Kind = "destructive"
-	// KindNotSupported: the engine that the connection string names is not supported yet.
-	KindNotSupported Kind = "not_supported"
 	// KindCannotConnect: no connection; nothing was sent.
 	KindCannotConnect Kind = "cannot_connect"
 	// KindNotPermitted: the user lacks a right; the hint says which, and how to give it.

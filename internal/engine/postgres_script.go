@@ -8,38 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Script writes the statements that deployments consist of. A run and a dry run take them from here alike, so
-// that what is printed is what is done.
-type Script interface {
-	// Prologue prepares a session that runs a script by hand; database and newest migration must be those given.
-	Prologue(database string, version int64) string
-	// Epilogue ends it.
-	Epilogue() string
-	CreateRole(name string) string
-	CreateSchema() string
-	// MarkSchema marks an existing, empty schema as ours.
-	MarkSchema() string
-	// ActAs makes what follows the work of that role.
-	ActAs(role string) string
-	// RecordMigration writes the row that goose would.
-	RecordMigration(version int64) string
-	RaiseFloor(atLeast int64) string
-	DropRoutine(routine Routine) string
-	// RecordRoutine writes the ledger row of a routine that was just created.
-	RecordRoutine(file File) string
-	// ForgetRoutine removes it.
-	ForgetRoutine(name string) string
-	// Revoke takes everything on the objects from the grantees. An object is a kind and a name, as in Grant.
-	Revoke(objects []string, grantees []string) []string
-	Grant(grant Grant) string
-	// LockTables keeps everybody out of tables of the schema until the transaction ends.
-	LockTables(names []string) string
-	// HighestGeneration asks for the highest number in those tables that was given out or reserved.
-	HighestGeneration(tables []string) string
-	// DropAll drops all that the schema has, and the schema, never what depends on it from outside.
-	DropAll(c *Catalogue) []string
-}
-
 type postgresScript struct{}
 
 func quote(name string) string {
@@ -118,6 +86,26 @@ func (postgresScript) RaiseFloor(atLeast int64) string {
 UPDATE fence.floor SET at_least = %d WHERE at_least < %d;`, atLeast, atLeast)
 }
 
+// RecordHistory has nothing to do: each grant compares the history itself.
+func (postgresScript) RecordHistory(bool) string { return "" }
+
+func (postgresScript) Runner() string          { return "psql -v ON_ERROR_STOP=1 -f this-file" }
+func (postgresScript) Begin() string           { return "BEGIN;" }
+func (postgresScript) Commit() string          { return "COMMIT;" }
+func (postgresScript) Batch(sql string) string { return sql }
+
+func (postgresScript) Statements(up string) []string { return []string{up} }
+
+// ApplyRoutine is the file as it stands: it says CREATE OR REPLACE.
+func (postgresScript) ApplyRoutine(file File, _ *Routine) string { return file.Source() }
+
+// CanReplace knows what CREATE OR REPLACE refuses: it changes neither the result's shape nor the names of
+// arguments, and takes no default away.
+func (postgresScript) CanReplace(file File, found Routine) bool {
+	return found.Kind == "FUNCTION" && found.Result == file.Result && found.Defaults <= file.Defaults &&
+		slices.Equal(found.ArgumentNames, file.ArgumentNames)
+}
+
 func (postgresScript) DropRoutine(routine Routine) string {
 	return fmt.Sprintf("DROP %s %s;", routine.Kind, routine.Identity)
 }
@@ -140,7 +128,20 @@ func (postgresScript) ForgetRoutine(name string) string {
 	return fmt.Sprintf("DELETE FROM fence.ledger WHERE routine = %s;", literal(name))
 }
 
-func (postgresScript) Revoke(objects []string, grantees []string) []string {
+func (postgresScript) SchemaGrant(role string) (Grant, bool) {
+	return Grant{Kind: "SCHEMA", Object: "fence", Grantee: role, Privilege: "USAGE"}, true
+}
+
+// SetGrants takes everything away and grants it again, in the same transaction.
+func (postgresScript) SetGrants(change GrantChange) []string {
+	statements := revokeAll(change.Objects, change.Grantees)
+	for _, g := range change.Expected {
+		statements = append(statements, grant(g))
+	}
+	return statements
+}
+
+func revokeAll(objects []string, grantees []string) []string {
 	names := make([]string, len(grantees))
 	for i, g := range grantees {
 		names[i] = quote(g)
@@ -162,7 +163,7 @@ func (postgresScript) Revoke(objects []string, grantees []string) []string {
 	return statements
 }
 
-func (postgresScript) Grant(g Grant) string {
+func grant(g Grant) string {
 	column := ""
 	if g.Column != "" {
 		column = " (" + quote(g.Column) + ")"
@@ -210,4 +211,42 @@ func (postgresScript) DropAll(c *Catalogue) []string {
 		statements = append(statements, postgresScript{}.DropRoutine(r))
 	}
 	return append(statements, "DROP SCHEMA fence;")
+}
+
+func (postgresScript) CreateRolesByHand(names []string) string {
+	var lines []string
+	for _, name := range names {
+		lines = append(lines, fmt.Sprintf("CREATE ROLE %s NOLOGIN;", name))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (postgresScript) DropRolesByHand(names []string) string {
+	return "DROP ROLE " + strings.Join(names, ", ") + ";"
+}
+
+func (postgresScript) MarkByHand() string { return "COMMENT ON SCHEMA fence IS '" + schemaMark + "'" }
+
+func (postgresScript) Join(role, user string) string {
+	return fmt.Sprintf("GRANT %s TO %q", role, user)
+}
+
+func (postgresScript) ActFor(owner, user string) string {
+	return fmt.Sprintf("GRANT %q TO %q", owner, user)
+}
+
+func (postgresScript) AllowSchema(database, user string) string {
+	return fmt.Sprintf("GRANT CREATE ON DATABASE %q TO %q; or, as a user who may: CREATE SCHEMA fence AUTHORIZATION %q", database, user, user)
+}
+
+func (postgresScript) SetOwner(kind, object, owner string) string {
+	return fmt.Sprintf("ALTER %s %s OWNER TO %q;", kind, object, owner)
+}
+
+func (postgresScript) CreateIndex(_, index string) string { return index + ";" }
+
+func (postgresScript) DropIndex(_, index string) string {
+	_, name, _ := strings.Cut(index, "INDEX ")
+	name, _, _ = strings.Cut(name, " ON ")
+	return "DROP INDEX fence." + name + ";"
 }

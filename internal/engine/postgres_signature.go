@@ -105,6 +105,7 @@ func (s signature) file(routine procs.Routine, source string, typeNames, quoted 
 	sum := sha256.Sum256([]byte(source))
 	f := File{
 		Routine:         routine,
+		Kind:            "FUNCTION",
 		Hash:            hex.EncodeToString(sum[:]),
 		Identity:        fmt.Sprintf("fence.%s(%s)", quoted[s.name], strings.Join(types, ",")),
 		ArgumentNames:   s.names,

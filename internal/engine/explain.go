@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	mssqldb "github.com/microsoft/go-mssqldb"
 )
 
 // connectError explains why there is no connection.
@@ -60,7 +61,10 @@ func explain(ctx context.Context, operation string, err error) error {
 	}
 	known = &Error{Kind: KindOther, Message: operation, Err: err}
 	var server *pgconn.PgError
+	var numbered mssqldb.Error
 	switch {
+	case errors.As(err, &numbered):
+		known.Kind = kindOfNumber(numbered.Number)
 	case errors.As(err, &server):
 		known.Kind = kindOfState(server.Code)
 		known.Hint = strings.TrimSpace(strings.Join([]string{server.Detail, server.Hint}, "\n"))
