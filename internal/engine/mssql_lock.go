@@ -149,9 +149,6 @@ func mssqlConnectError(ctx context.Context, err error) error {
 	return known
 }
 
-// babelfishNumber is Babelfish's number for every error that it has no number of SQL Server's for.
-const babelfishNumber = 33557097
-
 // kindOfNumber knows the documented numbers. Another one is an error of the server all the same: the session
 // goes on, and it is known what was done.
 func kindOfNumber(number int32) Kind {
