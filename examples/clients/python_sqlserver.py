@@ -37,7 +37,7 @@ def write_report(connection, resource, owner, generation):
         if checked["outcome"] == "ok":
             with connection.cursor() as cursor:
                 cursor.execute("INSERT report VALUES (%s, %s)", (resource, f"by {owner}"))
-            connection.commit()  # and begins the next transaction
+        connection.commit()  # and begins the next transaction; a rejection is recorded by it, too
     finally:
         connection.autocommit(True)  # rolls back what was not committed
     return checked

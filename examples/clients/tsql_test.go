@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// throughTsql runs the script for sqlcmd with tsql of FreeTDS, for which the variable is filled in here.
+// throughTsql runs the script for sqlcmd with FreeTDS's tsql, for which the variable is filled in here.
 func throughTsql(ctx context.Context, dsn, resource string) (*exec.Cmd, error) {
 	script, err := os.ReadFile("sqlserver.sql")
 	if err != nil {
@@ -24,4 +24,13 @@ func throughTsql(ctx context.Context, dsn, resource string) (*exec.Cmd, error) {
 		"-D", parsed.Query().Get("database"), "-U", parsed.User.Username(), "-P", word, "-o", "q")
 	command.Stdin = strings.NewReader(strings.ReplaceAll(string(script), "$(resource)", resource) + "\nGO\n")
 	return command, nil
+}
+
+// messagesOfTsql are those of PRINT, which tsql writes to the standard error, behind one about the database.
+func messagesOfTsql(complaints string) string {
+	first, rest, _ := strings.Cut(complaints, "\n")
+	if strings.HasPrefix(first, "Changed database context") {
+		return rest
+	}
+	return complaints
 }
