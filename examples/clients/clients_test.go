@@ -47,13 +47,11 @@ type client struct {
 	prints func(complaints string) string
 }
 
-// python is Debian's, which has Debian's drivers, where there are several.
-var python = firstOf("/usr/bin/python3", "python3")
-
 // jdbc is where Debian puts the driver.
 const jdbc = "/usr/share/java/postgresql.jar"
 
 func postgresClients() []client {
+	python := pythonProgram()
 	return []client{
 		{
 			file:  "postgres.sql",
@@ -84,6 +82,7 @@ func postgresClients() []client {
 }
 
 func sqlServerClients() []client {
+	python := pythonProgram()
 	return []client{
 		{
 			file:   "sqlserver.sql",
@@ -132,6 +131,16 @@ func TestAStalledWorkerIsRefusedInEveryClientOfSQLServer(t *testing.T) {
 	require.NoError(t, server.CreateDatabase(t.Context(), "clients"))
 
 	refuseInEach(t, "sqlserver", server.DSN("clients"), "Babelfish "+server.Version(), sqlServerClients())
+}
+
+func TestThePageShowsTheStoryAndEveryProgram(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/any-client.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "```\n"+story+"```\n")
+	for _, c := range append(postgresClients(), sqlServerClients()...) {
+		assert.Contains(t, string(page), "(../examples/clients/"+c.file+")")
+	}
 }
 
 // refuseInEach installs the fence and the examples' table, and runs each program on a resource of its own.
@@ -227,12 +236,11 @@ func forJDBC(dsn string) (string, error) {
 	return "jdbc:postgresql://" + parsed.Host + parsed.Path + "?" + values.Encode(), nil
 }
 
-// firstOf returns the first program that there is, or the last name.
-func firstOf(names ...string) string {
-	for _, name := range names {
-		if found, err := exec.LookPath(name); err == nil {
-			return found
-		}
+// pythonProgram prefers Debian's, which has Debian's drivers, where there are several.
+func pythonProgram() string {
+	const debian = "/usr/bin/python3"
+	if _, err := os.Stat(debian); err == nil {
+		return debian
 	}
-	return names[len(names)-1]
+	return "python3"
 }

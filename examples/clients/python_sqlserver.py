@@ -13,8 +13,8 @@ import pymssql
 
 def connect(dsn):
     url = urlsplit(dsn)
-    # pymssql opens a transaction with the first statement unless autocommit is on. A lease acquired or renewed in
-    # it would be nobody's until some later commit, and its row locked until then.
+    # With autocommit off, pymssql is always in a transaction. A lease acquired or renewed in it would be nobody's
+    # until some later commit, and its row locked until then.
     return pymssql.connect(
         server=url.hostname, port=url.port or 1433, user=unquote(url.username), password=unquote(url.password),
         database=parse_qs(url.query)["database"][0], as_dict=True, autocommit=True)
