@@ -44,6 +44,8 @@ type EmitOptions struct {
 	Accepting []string `json:"accepting,omitempty"`
 	// Fence writes what only the fence has: kinds of errors, observer, contract, InTx.
 	Fence bool `json:"fence,omitempty"`
+	// ContractVersion of the fence.
+	ContractVersion int `json:"contract_version,omitempty"`
 }
 
 // Group is a run of parameters or columns that becomes one embedded struct.

@@ -35,7 +35,7 @@ func (e *emitter) writeCaller(b *strings.Builder, c *call) {
 	b.WriteString(comment("", paragraphs...))
 	receiver := "d *DB"
 	if c.inTransaction {
-		receiver = "d *Tx"
+		receiver = "d Tx"
 	}
 	fmt.Fprintf(b, "func (%s) %s {\n", receiver, e.signature(c))
 	if e.Fence {
@@ -123,15 +123,16 @@ func (e *emitter) writePostgresCall(b *strings.Builder, c *call) {
 	}
 	b.WriteString(")\n")
 	for i, f := range c.params[named:] {
-		separator := ", "
-		if named == 0 && i == 0 {
-			separator = ""
-		} else if named == 0 {
-			fmt.Fprintf(b, "\tif len(args) > 0 {\n\t\ttext += %q\n\t}\n", "")
-		}
 		before, after, _ := strings.Cut(postgresParam("$\x00", f), "\x00")
-		add := fmt.Sprintf("\targs = append(args, %s)\n\ttext += %s%q + strconv.Itoa(len(args))", postgresValue(f),
-			separatorExpression(separator, named == 0 && i > 0), quotedName(f.name)+" => "+before)
+		before = quotedName(f.name) + " => " + before
+		comma := ""
+		switch {
+		case named > 0:
+			before = ", " + before
+		case i > 0: // it may be the first that is sent
+			comma = "comma(len(args)) + "
+		}
+		add := fmt.Sprintf("\targs = append(args, %s)\n\ttext += %s%q + strconv.Itoa(len(args))", postgresValue(f), comma, before)
 		if after != "" {
 			add += fmt.Sprintf(" + %q", after)
 		}
@@ -142,17 +143,6 @@ func (e *emitter) writePostgresCall(b *strings.Builder, c *call) {
 		}
 	}
 	fmt.Fprintf(b, "\ttext += %q\n", tail)
-}
-
-// separatorExpression is the code for a comma before a named parameter, which the first of a call does not have.
-func separatorExpression(separator string, unsure bool) string {
-	if unsure {
-		return "comma(len(args)) + "
-	}
-	if separator == "" {
-		return ""
-	}
-	return fmt.Sprintf("%q + ", separator)
 }
 
 // postgresAround is the statement up to the arguments, and after them.
