@@ -103,9 +103,12 @@ type emitter struct {
 // call is a routine with its Go names and types.
 type call struct {
 	Routine
-	goName        string
-	params        []field
-	columns       []field
+	goName  string
+	params  []field
+	columns []field
+	// outBefore are, for each of params and after the last, the OUT parameters that stand before it: PostgreSQL's CALL
+	// wants something in their places.
+	outBefore     [][]string
 	inTransaction bool
 }
 
@@ -188,6 +191,7 @@ func (e *emitter) newCall(r Routine, goName string) (*call, error) {
 	c := &call{Routine: r, goName: goName, inTransaction: slices.Contains(e.InTransaction, r.Name)}
 	var in []Param
 	columns := slices.Clone(r.Result.Columns)
+	c.outBefore = [][]string{nil}
 	for _, p := range r.Params {
 		if p.Mode == Variadic {
 			return nil, fmt.Errorf("parameter %s is variadic: give the routine an array parameter instead", p.Name)
@@ -197,9 +201,15 @@ func (e *emitter) newCall(r Routine, goName string) (*call, error) {
 				return nil, fmt.Errorf("parameter %s is OUTPUT: answer with a row instead, or leave the routine out with --except", p.Name)
 			}
 			columns = append(columns, Column{Name: p.Name, Type: p.Type, Nullable: p.Nullable, Words: p.Words, Doc: p.Doc})
+			if r.Kind == Procedure && asText(p.Type) && p.Type.Base != Enum {
+				return nil, fmt.Errorf("parameter %s: %s cannot be read exactly from CALL: return it as text", p.Name, p.Type.SQL)
+			}
 		}
 		if p.Mode != Out {
 			in = append(in, p)
+			c.outBefore = append(c.outBefore, nil)
+		} else if last := len(c.outBefore) - 1; r.Kind == Procedure {
+			c.outBefore[last] = append(c.outBefore[last], p.Name)
 		}
 	}
 	if len(columns) > 0 && r.Result.Cardinality != Rows {

@@ -108,10 +108,17 @@ func (e *emitter) writePostgresCall(b *strings.Builder, c *call) {
 	}
 	var placed, values []string
 	for i, f := range c.params[:named] {
+		placed = append(placed, nulls(len(c.outBefore[i]))...)
 		placed = append(placed, postgresParam(fmt.Sprintf("$%d", i+1), f))
 		values = append(values, postgresValue(f))
 	}
+	placed = append(placed, nulls(len(c.outBefore[named]))...)
 	head, tail := postgresAround(c)
+	if named < len(c.params) {
+		for _, out := range slices.Concat(c.outBefore[named+1:]...) {
+			tail = ", " + quotedName(out) + " => NULL" + tail
+		}
+	}
 	fmt.Fprintf(b, "\ttext := %q\n", head+strings.Join(placed, ", "))
 	if len(c.params) == 0 {
 		fmt.Fprintf(b, "\ttext += %q\n\tvar args []any\n", tail)
@@ -142,8 +149,15 @@ func (e *emitter) writePostgresCall(b *strings.Builder, c *call) {
 			b.WriteString(add + "\n")
 		}
 	}
+	if rest, cut := strings.CutPrefix(tail, ", "); cut && named == 0 {
+		fmt.Fprintf(b, "\ttext += comma(len(args)+1) + %q\n", rest)
+		return
+	}
 	fmt.Fprintf(b, "\ttext += %q\n", tail)
 }
+
+// nulls stand in the places of OUT parameters.
+func nulls(n int) []string { return slices.Repeat([]string{"NULL"}, n) }
 
 // postgresAround is the statement up to the arguments, and after them.
 func postgresAround(c *call) (head, tail string) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,30 +64,34 @@ func golden(t *testing.T, path string, content []byte) {
 	assert.Equal(t, string(want), string(content), path)
 }
 
-// compile lays the files over this module, so that their imports are found, without writing them into it.
+// compile builds the packages that the files make.
 func compile(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	list, packages := overlay(t, files)
+	out, err := exec.Command("go", append([]string{"build", "-overlay", list}, packages...)...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// overlay lays the files over this module, so that their imports are found, without writing them into it.
+func overlay(t *testing.T, files map[string][]byte) (list string, packages []string) {
 	t.Helper()
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	folder := t.TempDir()
-	overlay := map[string]string{}
-	packages := map[string]bool{}
+	replace := map[string]string{}
 	for name, content := range files {
-		real := filepath.Join(folder, strings.ReplaceAll(name, "/", "_"))
-		require.NoError(t, os.WriteFile(real, content, 0o600))
-		overlay[filepath.Join(here, "overlaid", filepath.FromSlash(name))] = real
-		packages["./overlaid/"+filepath.ToSlash(filepath.Dir(name))] = true
+		laid := filepath.Join(folder, strings.ReplaceAll(name, "/", "_"))
+		require.NoError(t, os.WriteFile(laid, content, 0o600))
+		replace[filepath.Join(here, "overlaid", filepath.FromSlash(name))] = laid
+		if one := "./overlaid/" + filepath.ToSlash(filepath.Dir(name)); !slices.Contains(packages, one) {
+			packages = append(packages, one)
+		}
 	}
-	text, err := json.Marshal(map[string]any{"Replace": overlay})
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
-	list := filepath.Join(folder, "overlay.json")
+	list = filepath.Join(folder, "overlay.json")
 	require.NoError(t, os.WriteFile(list, text, 0o600))
-	args := []string{"build", "-overlay", list}
-	for name := range packages {
-		args = append(args, name)
-	}
-	out, err := exec.Command("go", args...).CombinedOutput()
-	require.NoError(t, err, string(out))
+	return list, packages
 }
 
 func TestNamesInGo(t *testing.T) {
