@@ -304,7 +304,8 @@ func parenthesized(value string) string {
 	return value
 }
 
-// mssqlNull is a NULL of the parameter's type.
+// mssqlNull is a NULL of the parameter's type. That of a uniqueidentifier is a text's: Babelfish misreads the one that
+// the driver has for it.
 func mssqlNull(f field) string {
 	switch f.sql.Base {
 	case Bool:
@@ -315,8 +316,6 @@ func mssqlNull(f field) string {
 		return "sql.Null" + strings.ToUpper(string(f.sql.Base[:1])) + string(f.sql.Base[1:]) + "{}"
 	case Float32, Float64:
 		return "sql.NullFloat64{}"
-	case UUID:
-		return "mssql.NullUniqueIdentifier{}"
 	case Bytes:
 		return "[]byte(nil)"
 	case Date:
