@@ -2,7 +2,6 @@ package codegen
 
 import (
 	"fmt"
-	"maps"
 )
 
 // ContractVersion is the contract that the callers in gen/ are written for: what fence.about answers.
@@ -35,7 +34,7 @@ func EmitFence(postgres, mssql []Routine) (map[string][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", one.folder, err)
 		}
-		for name, content := range maps.All(written) {
+		for name, content := range written {
 			files[one.folder+"/"+name] = content
 		}
 	}
