@@ -15,8 +15,7 @@ import (
 // Says what is deployed here, so that a caller can tell whether it knows this contract.
 func (d *DB) About(ctx context.Context) (r fence.AboutResult, err error) {
 	start := time.Now()
-	text := "SELECT contract_version, engine, engine_version, schema_version, timeline_source FROM fence.about("
-	text += ")"
+	text := "SELECT contract_version, engine, engine_version, schema_version, timeline_source FROM fence.about()"
 	var args []any
 	err = d.one(ctx, "fence.about", text, args, &r.ContractVersion, &r.Engine, &r.EngineVersion, &r.SchemaVersion, &r.TimelineSource)
 	return r, d.seen(ctx, "fence.about", start, "", nil, err)
@@ -141,9 +140,8 @@ func (d *DB) Publish(ctx context.Context, p fence.PublishParams) (r fence.Publis
 // Makes later acquisitions start above a number: after a restore, or a move from another database.
 func (d *DB) RaiseFloor(ctx context.Context, p fence.RaiseFloorParams) (r fence.RaiseFloorResult, err error) {
 	start := time.Now()
-	text := "SELECT outcome, floor_before, floor_after FROM fence.raise_floor($1, $2"
+	text := "SELECT outcome, floor_before, floor_after FROM fence.raise_floor($1, $2)"
 	args := append(make([]any, 0, 2), p.Resource, p.AtLeast)
-	text += ")"
 	err = d.one(ctx, "fence.raise_floor", text, args, &r.Outcome, &r.FloorBefore, &r.FloorAfter)
 	return r, d.seen(ctx, "fence.raise_floor", start, r.Outcome, nil, err)
 }
@@ -153,9 +151,8 @@ func (d *DB) RaiseFloor(ctx context.Context, p fence.RaiseFloorParams) (r fence.
 // Gives a lease back, so that another owner need not wait for it to run out.
 func (d *DB) Release(ctx context.Context, p fence.ReleaseParams) (r fence.ReleaseResult, err error) {
 	start := time.Now()
-	text := "SELECT outcome, reason, observed_generation, observed_owner, observed_lease_until, observed_at FROM fence.release($1, $2, $3"
+	text := "SELECT outcome, reason, observed_generation, observed_owner, observed_lease_until, observed_at FROM fence.release($1, $2, $3)"
 	args := append(make([]any, 0, 3), p.Resource, p.Owner, p.Generation)
-	text += ")"
 	err = d.one(ctx, "fence.release", text, args, &r.Outcome, &r.Reason, &r.ObservedGeneration, &r.ObservedOwner, &r.ObservedLeaseUntil, &r.ObservedAt)
 	return r, d.seen(ctx, "fence.release", start, r.Outcome, r.Reason, err)
 }
@@ -181,9 +178,8 @@ func (d *DB) Remove(ctx context.Context, p fence.RemoveParams) (r fence.RemoveRe
 // Lets a lease last for ttl_ms from now, whether that is longer or shorter than before.
 func (d *DB) Renew(ctx context.Context, p fence.RenewParams) (r fence.RenewResult, err error) {
 	start := time.Now()
-	text := "SELECT outcome, reason, lease_until, remaining_ms, observed_generation, observed_owner, observed_lease_until, observed_at FROM fence.renew($1, $2, $3, $4"
+	text := "SELECT outcome, reason, lease_until, remaining_ms, observed_generation, observed_owner, observed_lease_until, observed_at FROM fence.renew($1, $2, $3, $4)"
 	args := append(make([]any, 0, 4), p.Resource, p.Owner, p.Generation, p.TTLMS)
-	text += ")"
 	err = d.one(ctx, "fence.renew", text, args, &r.Outcome, &r.Reason, &r.LeaseUntil, &r.RemainingMS, &r.ObservedGeneration, &r.ObservedOwner, &r.ObservedLeaseUntil, &r.ObservedAt)
 	return r, d.seen(ctx, "fence.renew", start, r.Outcome, r.Reason, err)
 }

@@ -115,13 +115,25 @@ func (d *DB) rows(ctx context.Context, routine, text string, args []any, each fu
 
 // one runs a call that answers with exactly one row.
 func (d *DB) one(ctx context.Context, routine, text string, args []any, places ...any) error {
-	found := 0
-	err := d.rows(ctx, routine, text, args, func(scan func(...any) error) error {
-		found++
-		return scan(places...)
-	})
-	if err == nil && found != 1 {
-		return fmt.Errorf("call %s: %d rows instead of one", routine, found)
+	if err := d.ready(ctx, routine); err != nil {
+		return err
 	}
-	return err
+	rows, err := d.db.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	found := 0
+	for ; rows.Next(); found++ {
+		if err := rows.Scan(places...); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if found != 1 {
+		return fmt.Errorf("%d rows instead of one", found)
+	}
+	return nil
 }

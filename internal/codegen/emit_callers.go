@@ -119,9 +119,12 @@ func (e *emitter) writePostgresCall(b *strings.Builder, c *call) {
 			tail = ", " + quotedName(out) + " => NULL" + tail
 		}
 	}
-	fmt.Fprintf(b, "\ttext := %q\n", head+strings.Join(placed, ", "))
+	if head += strings.Join(placed, ", "); named == len(c.params) {
+		head, tail = head+tail, "" // one constant
+	}
+	fmt.Fprintf(b, "\ttext := %q\n", head)
 	if len(c.params) == 0 {
-		fmt.Fprintf(b, "\ttext += %q\n\tvar args []any\n", tail)
+		b.WriteString("\tvar args []any\n")
 		return
 	}
 	fmt.Fprintf(b, "\targs := append(make([]any, 0, %d)", len(c.params))
@@ -148,6 +151,9 @@ func (e *emitter) writePostgresCall(b *strings.Builder, c *call) {
 		} else {
 			b.WriteString(add + "\n")
 		}
+	}
+	if tail == "" {
+		return
 	}
 	if rest, cut := strings.CutPrefix(tail, ", "); cut && named == 0 {
 		fmt.Fprintf(b, "\ttext += comma(len(args)+1) + %q\n", rest)
