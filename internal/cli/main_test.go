@@ -45,6 +45,11 @@ func runTests(m *testing.M) (code int) {
 			code = 1
 		}
 	}()
+	defer func() {
+		if babelfish.server != nil {
+			_ = babelfish.server.Stop(ctx)
+		}
+	}()
 	if err := prepareTemplate(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

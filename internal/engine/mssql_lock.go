@@ -4,14 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
+	"strconv"
 	"time"
 
 	mssqldb "github.com/microsoft/go-mssqldb"
 )
 
-// applicationLock is the name of the lock. Application locks belong to one database.
-const applicationLock = "fencectl migrate"
+// applicationLock declares the name of the lock. Application locks belong to one database; on Babelfish all
+// databases share them, and therefore the name has the database's.
+const applicationLock = "DECLARE @lock nvarchar(255) = N'fencectl migrate ' + DB_NAME();\n"
 
 // errLockTaken says that another session has the lock.
 var errLockTaken = errors.New("another session holds the migration lock")
@@ -22,26 +23,28 @@ type session interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// tryApplicationLock asks once, and does not wait. The return code tells: below 0 the lock was not granted
-// (SQL Server says -1, Babelfish -999), and no error is raised.
+// errorLockTaken is the number of the error that tells of a lock that was not granted.
+const errorLockTaken = 51222
+
+// tryApplicationLock asks once, and does not wait. The return code tells (SQL Server says -1, Babelfish -999),
+// and becomes an error: Babelfish 4 falls over at a session's sixth lock that is not granted, unless an error
+// was raised in between, and forgets who the user is unless the schema is named.
 func tryApplicationLock(ctx context.Context, s session) error {
-	var code int
-	err := s.QueryRowContext(ctx, `DECLARE @code int;
-EXEC @code = sp_getapplock @Resource = N'`+applicationLock+`', @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0;
-SELECT @code;`).Scan(&code)
-	switch {
-	case err != nil:
-		return err
-	case code == -1 || code == -999:
+	_, err := s.ExecContext(ctx, applicationLock+`DECLARE @code int;
+EXEC @code = sys.sp_getapplock @Resource = @lock, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0;
+IF @code IN (-1, -999)
+    THROW `+strconv.Itoa(errorLockTaken)+`, N'another session holds the migration lock', 1;
+IF @code < 0
+    RAISERROR(N'sp_getapplock answered %d', 16, 1, @code);`)
+	var server mssqldb.Error
+	if errors.As(err, &server) && server.Number == errorLockTaken {
 		return errLockTaken
-	case code < 0:
-		return fmt.Errorf("sp_getapplock: it answered %d", code)
 	}
-	return nil
+	return err
 }
 
 func releaseApplicationLock(ctx context.Context, s session) error {
-	_, err := s.ExecContext(ctx, "EXEC sp_releaseapplock @Resource = N'"+applicationLock+"', @LockOwner = N'Session'")
+	_, err := s.ExecContext(ctx, applicationLock+"EXEC sys.sp_releaseapplock @Resource = @lock, @LockOwner = N'Session'")
 	return err
 }
 

@@ -26,8 +26,8 @@ func (mssqlScript) Prologue(database string, version int64) string {
 GO
 
 -- Nobody else migrates this database meanwhile.
-DECLARE @code int;
-EXEC @code = sp_getapplock @Resource = N'%s', @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 60000;
+`+applicationLock+`DECLARE @code int;
+EXEC @code = sys.sp_getapplock @Resource = @lock, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 60000;
 IF @code < 0
     THROW 50000, N'another session holds the migration lock', 1;
 GO
@@ -41,11 +41,11 @@ IF OBJECT_ID(N'fence.goose_db_version') IS NOT NULL
         N'@version bigint OUTPUT', @version = @version OUTPUT;
 IF @version <> %d
     THROW 50000, N'this script continues at migration %d, and the database is at another one', 1;
-GO`, applicationLock, unicode(database), version, version)
+GO`, unicode(database), version, version)
 }
 
 func (mssqlScript) Epilogue() string {
-	return "EXEC sp_releaseapplock @Resource = N'" + applicationLock + "', @LockOwner = N'Session';\nGO"
+	return applicationLock + "EXEC sys.sp_releaseapplock @Resource = @lock, @LockOwner = N'Session';\nGO"
 }
 
 func (mssqlScript) Begin() string           { return "BEGIN TRANSACTION;\nGO" }
