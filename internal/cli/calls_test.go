@@ -16,17 +16,17 @@ func TestALeaseIsTakenRenewedPublishedUnderAndReleased(t *testing.T) {
 	t.Parallel()
 	sh := on(newDatabase(t))
 
-	taken := sh.run(t, "acquire", "report:42", "--owner", "w1", "--ttl", "30s", "--attributes", `{"job": 17}`, "-o", "json")
+	taken := sh.run(t, "acquire", "report:42", "--owner", "w1", "--ttl", "1h", "--attributes", `{"job": 17}`, "-o", "json")
 	require.Equal(t, 0, taken.code, taken.stderr)
 	row := taken.object(t)
 	assert.Equal(t, "acquired", row["outcome"])
-	assert.Equal(t, 30000.0, row["remaining_ms"])
+	assert.Equal(t, 3_600_000.0, row["remaining_ms"])
 	assert.Equal(t, map[string]any{"job": 17.0}, row["holder_attributes"])
 	assert.Equal(t, "report:42", row["resource"])
 	assert.NoError(t, uuid.Validate(row["request_id"].(string)))
 	until, err := time.Parse(timeLayout, row["lease_until"].(string))
 	require.NoError(t, err, "RFC 3339 with microseconds in UTC")
-	assert.WithinDuration(t, time.Now().Add(30*time.Second), until, 5*time.Second)
+	assert.WithinDuration(t, time.Now().Add(time.Hour), until, 5*time.Second)
 
 	token := []string{"report:42", "--owner", "w1", "--generation", fmt.Sprint(row["generation"]), "-o", "json"}
 	renewed := sh.run(t, append([]string{"renew", "--ttl", "1m"}, token...)...)
@@ -55,8 +55,8 @@ func TestARefusalExitsWith10AndPrintsOutcomeAndReason(t *testing.T) {
 		args            string
 		outcome, reason any
 	}{
-		{"acquire r --owner w2 --ttl 30s", "held", nil},
-		{"renew r --owner w2 --generation 1 --ttl 30s", "refused", "wrong_owner"},
+		{"acquire r --owner w2 --ttl 1h", "held", nil},
+		{"renew r --owner w2 --generation 1 --ttl 1h", "refused", "wrong_owner"},
 		{"release r --owner w1 --generation 2", "refused", "ahead_of_issuer"},
 		{"publish r --owner w1 --generation 2", "rejected", "ahead_of_issuer"},
 		{"check nothing --owner w1 --generation 1", "rejected", "not_found"},
@@ -207,14 +207,14 @@ func TestTheEnvironmentNamesTheTokenAndFlagsWin(t *testing.T) {
 	sh := on(dsn)
 	sh.env = append(sh.env, "FENCE_RESOURCE=r", "FENCE_OWNER=w1", "FENCE_GENERATION=1")
 
-	assert.Equal(t, 0, sh.run(t, "renew", "--ttl", "30s").code)
-	assert.Equal(t, "wrong_owner", sh.run(t, "renew", "--ttl", "30s", "--owner", "w2", "-o", "json").object(t)["reason"])
-	assert.Equal(t, "ahead_of_issuer", sh.run(t, "renew", "--ttl", "30s", "--generation", "2", "-o", "json").object(t)["reason"])
-	assert.Equal(t, "not_found", sh.run(t, "renew", "other", "--ttl", "30s", "-o", "json").object(t)["reason"])
-	assert.Equal(t, "held", sh.run(t, "acquire", "--ttl", "30s", "-o", "json").object(t)["outcome"])
+	assert.Equal(t, 0, sh.run(t, "renew", "--ttl", "1h").code)
+	assert.Equal(t, "wrong_owner", sh.run(t, "renew", "--ttl", "1h", "--owner", "w2", "-o", "json").object(t)["reason"])
+	assert.Equal(t, "ahead_of_issuer", sh.run(t, "renew", "--ttl", "1h", "--generation", "2", "-o", "json").object(t)["reason"])
+	assert.Equal(t, "not_found", sh.run(t, "renew", "other", "--ttl", "1h", "-o", "json").object(t)["reason"])
+	assert.Equal(t, "held", sh.run(t, "acquire", "--ttl", "1h", "-o", "json").object(t)["outcome"])
 
 	sh.env = append(sh.env, "FENCE_GENERATION=many")
-	bad := sh.run(t, "renew", "--ttl", "30s")
+	bad := sh.run(t, "renew", "--ttl", "1h")
 	assert.Equal(t, 2, bad.code)
 	assert.Contains(t, bad.stderr, "FENCE_GENERATION")
 	assert.Equal(t, 2, sh.run(t, "seize", "--by", "anna").code, "an intervention names what it acts on")

@@ -93,20 +93,20 @@ func TestBothEnginesGiveTheSameAnswers(t *testing.T) {
 			return got.object(t)
 		}
 		id := uuid.NewString()
-		taken := object(0, "acquire", "report:42", "--owner", "w1", "--ttl", "30s", "--request-id", id, "--attributes", `{"job": 17}`)
+		taken := object(0, "acquire", "report:42", "--owner", "w1", "--ttl", "1h", "--request-id", id, "--attributes", `{"job": 17}`)
 		assert.Equal(t, "acquired", taken["outcome"])
-		assert.Equal(t, 30000.0, taken["remaining_ms"])
+		assert.Equal(t, 3_600_000.0, taken["remaining_ms"])
 		assert.Equal(t, map[string]any{"job": 17.0}, taken["holder_attributes"])
 		until, err := time.Parse(timeLayout, taken["lease_until"].(string))
 		require.NoError(t, err)
-		assert.WithinDuration(t, time.Now().Add(30*time.Second), until, 10*time.Second, "UTC, whatever the time zone of the machine")
-		assert.Equal(t, "replayed", object(0, "acquire", "report:42", "--owner", "w1", "--ttl", "30s", "--request-id", id)["outcome"])
+		assert.WithinDuration(t, time.Now().Add(time.Hour), until, 10*time.Second, "UTC, whatever the time zone of the machine")
+		assert.Equal(t, "replayed", object(0, "acquire", "report:42", "--owner", "w1", "--ttl", "1h", "--request-id", id)["outcome"])
 
-		held := object(10, "acquire", "report:42", "--owner", "w2", "--ttl", "30s")
+		held := object(10, "acquire", "report:42", "--owner", "w2", "--ttl", "1h")
 		assert.Equal(t, []any{"held", nil, "w1", false}, []any{held["outcome"], held["generation"], held["holder"], held["busy"]})
 
 		token := []string{"report:42", "--owner", "w1", "--generation", "1"}
-		assert.Equal(t, 60000.0, object(0, append([]string{"renew", "--ttl", "1m"}, token...)...)["remaining_ms"])
+		assert.Equal(t, 7_200_000.0, object(0, append([]string{"renew", "--ttl", "2h"}, token...)...)["remaining_ms"])
 		sh.stdin = strings.NewReader(`{"total": 3}`)
 		published := object(0, append([]string{"publish", "--operation-key", "k1"}, token...)...)
 		assert.Equal(t, []any{"accepted", 1.0, nil}, []any{published["outcome"], published["revision"], published["late_ms"]})
@@ -119,7 +119,7 @@ func TestBothEnginesGiveTheSameAnswers(t *testing.T) {
 		assert.Equal(t, "expired", object(10, append([]string{"publish", "--policy", "unexpired"}, token...)...)["reason"])
 		sh.stdin = strings.NewReader(`{"total": 5}`)
 		assert.Positive(t, object(0, append([]string{"publish"}, token...)...)["late_ms"])
-		assert.Equal(t, 2.0, object(0, "acquire", "report:42", "--owner", "w2", "--ttl", "30s")["generation"])
+		assert.Equal(t, 2.0, object(0, "acquire", "report:42", "--owner", "w2", "--ttl", "1h")["generation"])
 		sh.stdin = strings.NewReader(`{"total": 6}`)
 		refused := object(10, append([]string{"publish"}, token...)...)
 		assert.Equal(t, []any{"rejected", "superseded", 2.0, "w2"},
@@ -133,7 +133,7 @@ func TestBothEnginesGiveTheSameAnswers(t *testing.T) {
 		assert.Equal(t, 500.0, object(0, "raise-floor", "--all", "--at-least", "500")["floor_after"])
 		assert.Equal(t, "removed", object(0, "remove", "report:42", "--generation", "3", "--by", "anna")["outcome"])
 		assert.Equal(t, "not_found", object(10, "remove", "report:42", "--generation", "3", "--by", "bert")["outcome"])
-		assert.Equal(t, 501.0, object(0, "acquire", "report:42", "--owner", "w3", "--ttl", "30s")["generation"])
+		assert.Equal(t, 501.0, object(0, "acquire", "report:42", "--owner", "w3", "--ttl", "1h")["generation"])
 	})
 }
 
@@ -148,7 +148,7 @@ func TestBothEnginesListTheSame(t *testing.T) {
 			return got.array(t)
 		}
 		for _, name := range []string{"a_1", "a[1]", "a%1", "ab1", "ä1"} {
-			require.Equal(t, 0, sh.run(t, "acquire", name, "--owner", "w1", "--ttl", "30s").code)
+			require.Equal(t, 0, sh.run(t, "acquire", name, "--owner", "w1", "--ttl", "1h").code)
 			require.Equal(t, 10, sh.run(t, "publish", name, "--owner", "w2", "--generation", "1").code)
 		}
 		for glob, names := range map[string][]string{
@@ -194,7 +194,7 @@ func TestBothEnginesExplainTheirErrors(t *testing.T) {
 	t.Parallel()
 	onBothEngines(t, func(t *testing.T, dsn string, _ func(string)) {
 		sh := on(dsn)
-		bad := sh.run(t, "acquire", "r ", "--owner", "w1", "--ttl", "30s", "-o", "json")
+		bad := sh.run(t, "acquire", "r ", "--owner", "w1", "--ttl", "1h", "-o", "json")
 		assert.Equal(t, 2, bad.code)
 		assert.Equal(t, "invalid_argument", bad.failure(t)["kind"])
 		assert.Equal(t, "mend RESOURCE", strings.Split(bad.failure(t)["hint"].(string), ";")[0])
@@ -206,10 +206,30 @@ func TestBothEnginesExplainTheirErrors(t *testing.T) {
 		assert.Equal(t, 1.0, about["contract_version"])
 		assert.Equal(t, 2, sh.run(t, "uninstall").code)
 		assert.Equal(t, 0, sh.run(t, "uninstall", "--allow-destructive").code)
-		gone := sh.run(t, "acquire", "r", "--owner", "w1", "--ttl", "30s", "-o", "json")
+		gone := sh.run(t, "acquire", "r", "--owner", "w1", "--ttl", "1h", "-o", "json")
 		assert.NotEqual(t, 0, gone.code)
 		gone.failure(t)
 	})
+}
+
+func TestDoctorOnSQLServerSaysWhatItCannotSee(t *testing.T) {
+	t.Parallel()
+	got := on(newSQLServer(t)).run(t, "doctor", "-o", "json")
+	require.Equal(t, 0, got.code, got.stdout+got.stderr)
+	findings := map[string]any{}
+	for _, f := range got.object(t)["findings"].([]any) {
+		f := f.(map[string]any)
+		findings[f["check"].(string)] = f["status"]
+	}
+	for _, check := range []string{"version", "delayed_durability", "collation", "clock", "compatibility_level", "snapshot", "optimized_locking"} {
+		assert.Contains(t, findings, check)
+	}
+	assert.Equal(t, "ok", findings["clock"])
+	for _, check := range []string{"availability_group", "history", "oldest_transaction"} {
+		assert.NotEqual(t, "warning", findings[check], check)
+		assert.NotEqual(t, "unfit", findings[check], check)
+	}
+	assert.Equal(t, "unknown", findings["history"], "no fork is recorded, and Babelfish has none")
 }
 
 func TestAWrongPasswordOfSQLServerIsNotShown(t *testing.T) {

@@ -204,14 +204,14 @@ func judgeHistory(identifier, timeline, epoch int64, knownIdentifier, knownTimel
 // clockTolerance is how far the client's clock may be off before people who compare logs are misled.
 const clockTolerance = 2 * time.Second
 
-// checkClock compares the clocks. The server's was read somewhere in the round trip, so that half of it is
+// clockFinding compares the clocks. The server's was read somewhere in the round trip, so that half of it is
 // the error of the estimate. The best of three counts.
-func (s *postgresSession) checkClock(ctx context.Context) (Finding, error) {
+func clockFinding(read func() (time.Time, error)) (Finding, error) {
 	var offset, uncertain time.Duration
 	for i := range 3 {
-		var server time.Time
 		before := time.Now()
-		if err := s.conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&server); err != nil {
+		server, err := read()
+		if err != nil {
 			return Finding{}, err
 		}
 		half := time.Since(before) / 2
@@ -227,6 +227,13 @@ func (s *postgresSession) checkClock(ctx context.Context) (Finding, error) {
 		return unknown("%s", text)
 	}
 	return ok("%s", text)
+}
+
+func (s *postgresSession) checkClock(ctx context.Context) (Finding, error) {
+	return clockFinding(func() (server time.Time, err error) {
+		err = s.conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&server)
+		return server, err
+	})
 }
 
 const oldTransaction = 5 * time.Minute
